@@ -47,7 +47,7 @@ Exit codes: 0 another one leads, or the one that --to names; 1 nobody could be a
 				return err
 			}
 			if err := view.While(ctx, cmd.ErrOrStderr(), "Waiting for another replica to lead shard "+change.Shard, func(ctx context.Context) (err error) {
-				change, err = client.Succeeded(ctx, of, change, began)
+				change, err = client.AwaitSuccessor(ctx, of, change, began)
 				return err
 			}); err != nil {
 				return err

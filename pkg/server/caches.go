@@ -72,7 +72,7 @@ func (s *Server) newCaches(store *store) (*caches, error) {
 		c.others = shards.New(cfg)
 		c.homes = shards.NewHomes(shards.HomesConfig{
 			Own: s.cfg.Shard, Root: s.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Heard, Live: c.others, Here: c.live,
-			Confirmed: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
+			Memory: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
 		})
 	}
 	return c, nil

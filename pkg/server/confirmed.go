@@ -36,7 +36,7 @@ func (c *confirmed) key(cluster logicalcluster.Name) string {
 	return fmt.Sprintf("%s/.confirmed/%d", c.prefix, sum.Sum32()%confirmedPlaces)
 }
 
-// Home implements shards.Confirmed.
+// Home implements shards.Memory.
 func (c *confirmed) Home(ctx context.Context, cluster logicalcluster.Name) string {
 	resp, err := c.client.Get(ctx, c.key(cluster))
 	if err != nil || len(resp.Kvs) == 0 {
@@ -49,7 +49,7 @@ func (c *confirmed) Home(ctx context.Context, cluster logicalcluster.Name) strin
 	return home.Shard
 }
 
-// Remember implements shards.Confirmed.
+// Remember implements shards.Memory.
 func (c *confirmed) Remember(ctx context.Context, cluster logicalcluster.Name, shard string) {
 	value, err := json.Marshal(confirmedHome{cluster, shard})
 	if err == nil {
@@ -60,4 +60,4 @@ func (c *confirmed) Remember(ctx context.Context, cluster logicalcluster.Name, s
 	}
 }
 
-var _ shards.Confirmed = (*confirmed)(nil)
+var _ shards.Memory = (*confirmed)(nil)

@@ -25,7 +25,7 @@ func (r *run) newSurvey(store *store, caches *caches, elections *elections, term
 	cfg := survey.Config{
 		Name: s.cfg.Shard, Root: s.cfg.rootShard(), Replica: d.Describe, Outline: d.Outline, Shard: d.DescribeShard, Terms: d.TermsSoFar,
 		Keys: s.keys.ForMembers, Authority: d.Authority, Others: func() []string { return nil }, Diagnose: status.Diagnose,
-		Changed: r.known, Leaves: func() bool { return r.fault() == nil }, Farewell: s.cfg.farewell,
+		Changes: r.known, Leaves: func() bool { return r.fault() == nil }, Farewell: s.cfg.farewell,
 	}
 	if caches.others != nil {
 		cfg.Others = func() []string { return slices.Collect(maps.Keys(caches.others.Heard())) }

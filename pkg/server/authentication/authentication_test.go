@@ -18,15 +18,15 @@ import (
 	"github.com/regent-project/regent/pkg/server/authentication/issuertest"
 )
 
-// served is an issuer that answers on a loopback address.
-type served struct {
+// server is an issuer that answers on a loopback address.
+type server struct {
 	*issuertest.Issuer
 	authority string
 }
 
-func serveIssuer(t testing.TB) *served {
+func serveIssuer(t testing.TB) *server {
 	t.Helper()
-	i := &served{Issuer: &issuertest.Issuer{}}
+	i := &server{Issuer: &issuertest.Issuer{}}
 	server := httptest.NewTLSServer(i.Issuer)
 	t.Cleanup(server.Close)
 	i.URL = server.URL
@@ -35,7 +35,7 @@ func serveIssuer(t testing.TB) *served {
 }
 
 // jwt returns an entry of the file for the issuer, with the further lines.
-func (i *served) jwt(further string) string {
+func (i *server) jwt(further string) string {
 	return fmt.Sprintf(`- issuer:
     url: %s
     audiences: [regent]
@@ -48,7 +48,7 @@ func (i *served) jwt(further string) string {
 }
 
 // token returns a token that is good for an hour, but for what claims say.
-func (i *served) token(t *testing.T, claims map[string]any) string {
+func (i *server) token(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"aud": "regent", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix(), "groups": []string{"dev"}}
 	for name, value := range claims {

@@ -32,7 +32,7 @@ func newIssuers(config *apiserver.AuthenticationConfiguration, compiler authenti
 		if err != nil {
 			return nil, fmt.Errorf("jwt[%d]: %w", i, err)
 		}
-		keys.known.Store(previous.keysOf(keys.issuer))
+		keys.keys.Store(previous.keysOf(keys.issuer))
 		jwt.Issuer.DiscoveryURL = "" // our keys know it, and upstream takes one or the other
 		// With keys, upstream starts nothing and asks nobody. So its context needs no end.
 		token, err := oidc.New(context.Background(), oidc.Options{

@@ -36,10 +36,10 @@ type keySet struct {
 	// groups is the claim with the user's groups. Tokens must hold it themselves. Empty: no claim.
 	groups string
 
-	known    atomic.Pointer[[]jose.JSONWebKey] // nil: none were fetched yet
-	verified *lru.Cache                        // signed, by the token's hash
-	asked    chan struct{}                     // holds an element if keys are wanted at once
-	ended    chan struct{}                     // closed when Run has returned
+	keys     atomic.Pointer[[]jose.JSONWebKey] // nil: none were fetched yet
+	verdicts *lru.Cache                        // verdicts, by the token's hash
+	hurry    chan struct{}                     // holds an element if keys are wanted at once
+	end      chan struct{}                     // closed when Run has returned
 
 	mu      sync.Mutex
 	next    chan struct{} // closed when the next fetch has ended
@@ -52,18 +52,18 @@ func newKeySet(of issuer, groups string) (*keySet, error) {
 		return nil, err
 	}
 	return &keySet{
-		issuer: of, client: client, groups: groups, verified: lru.New(rememberedTokens),
-		asked: make(chan struct{}, 1), ended: make(chan struct{}), next: make(chan struct{}),
+		issuer: of, client: client, groups: groups, verdicts: lru.New(rememberedTokens),
+		hurry: make(chan struct{}, 1), end: make(chan struct{}), next: make(chan struct{}),
 	}, nil
 }
 
 // Run keeps the keys up to date until ctx ends.
 func (k *keySet) Run(ctx context.Context) {
-	defer close(k.ended)
+	defer close(k.end)
 	complaint := ""
 	for {
 		complaint = k.update(ctx, complaint)
-		if !wait(ctx, pause, nil) || !wait(ctx, refresh-pause, k.asked) {
+		if !wait(ctx, pause, nil) || !wait(ctx, refresh-pause, k.hurry) {
 			return
 		}
 	}
@@ -95,12 +95,12 @@ func (k *keySet) update(ctx context.Context, complaint string) string {
 		now = err.Error()
 		keyFetches.WithLabelValues(k.issuer.url, "failure").Inc()
 	} else {
-		k.known.Store(&keys)
+		k.keys.Store(&keys)
 		keyFetches.WithLabelValues(k.issuer.url, "success").Inc()
 	}
 	switch {
 	case now != "" && complaint == "":
-		log.Error(err, "The keys of an issuer of tokens cannot be fetched: those that are known stay in force, tokens of others are refused", "known", k.known.Load() != nil)
+		log.Error(err, "The keys of an issuer of tokens cannot be fetched: those that are known stay in force, tokens of others are refused", "known", k.keys.Load() != nil)
 	case now == "" && complaint != "":
 		log.Info("The keys of an issuer of tokens can be fetched again", "keys", len(keys))
 	}
@@ -114,12 +114,12 @@ func (k *keySet) update(ctx context.Context, complaint string) string {
 // VerifySignature implements go-oidc's KeySet. If nobody knows the key, it waits for the issuer to be asked.
 func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	hash := sha256.Sum256([]byte(token))
-	if found, ok := k.verified.Get(hash); ok && found.(signed).by == k.known.Load() {
-		return found.(signed).payload, nil
+	if found, ok := k.verdicts.Get(hash); ok && found.(verdict).by == k.keys.Load() {
+		return found.(verdict).payload, nil
 	}
 	payload, by, err := k.verifySignature(ctx, token)
 	if err == nil {
-		k.verified.Add(hash, signed{payload, by})
+		k.verdicts.Add(hash, verdict{payload, by})
 	}
 	return payload, err
 }
@@ -127,29 +127,29 @@ func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 // rememberedTokens is how many tokens of an issuer are remembered.
 const rememberedTokens = 1024
 
-// signed is the payload of a token that one of the keys has signed. It counts for as long as these are the keys that
+// verdict is the payload of a token that one of the keys has signed. It counts for as long as these are the keys that
 // are known. When the token expires, and what its claims are worth, is found out with each request.
-type signed struct {
+type verdict struct {
 	payload []byte
 	by      *[]jose.JSONWebKey
 }
 
 func (k *keySet) verifySignature(ctx context.Context, token string) (payload []byte, by *[]jose.JSONWebKey, _ error) {
-	signed, err := jose.ParseSigned(token)
+	signature, err := jose.ParseSigned(token)
 	if err != nil {
 		return nil, nil, fmt.Errorf("malformed token: %w", err)
 	}
-	if len(signed.Signatures) != 1 {
+	if len(signature.Signatures) != 1 {
 		return nil, nil, errors.New("the token must have one signature")
 	}
-	by = k.known.Load()
-	payload, err = verify(signed, by)
+	by = k.keys.Load()
+	payload, err = verify(signature, by)
 	if errors.Is(err, errNoKey) {
 		if err := k.await(ctx); err != nil {
 			return nil, nil, err
 		}
-		by = k.known.Load()
-		payload, err = verify(signed, by)
+		by = k.keys.Load()
+		payload, err = verify(signature, by)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -160,16 +160,16 @@ func (k *keySet) verifySignature(ctx context.Context, token string) (payload []b
 var errNoKey = errors.New("the issuer has no key that has signed this token")
 
 // verify returns the payload of a token that one of the keys has signed. Without a key's id in the token any may have.
-func verify(signed *jose.JSONWebSignature, known *[]jose.JSONWebKey) ([]byte, error) {
-	if known == nil {
+func verify(signature *jose.JSONWebSignature, keys *[]jose.JSONWebKey) ([]byte, error) {
+	if keys == nil {
 		return nil, errNoKey
 	}
-	id := signed.Signatures[0].Header.KeyID
-	for _, key := range *known {
+	id := signature.Signatures[0].Header.KeyID
+	for _, key := range *keys {
 		if id != "" && key.KeyID != id {
 			continue
 		}
-		payload, err := signed.Verify(&key)
+		payload, err := signature.Verify(&key)
 		if err == nil {
 			return payload, nil
 		}
@@ -189,7 +189,7 @@ func (k *keySet) await(ctx context.Context) error {
 		return fmt.Errorf("%w, and too many tokens wait for the issuer's keys", errNoKey)
 	}
 	k.waiting++
-	fetched := k.next
+	next := k.next
 	k.mu.Unlock()
 	defer func() {
 		k.mu.Lock()
@@ -197,15 +197,15 @@ func (k *keySet) await(ctx context.Context) error {
 		k.waiting--
 	}()
 	select {
-	case k.asked <- struct{}{}:
+	case k.hurry <- struct{}{}:
 	default:
 	}
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
-	case <-fetched:
+	case <-next:
 		return nil
-	case <-k.ended:
+	case <-k.end:
 		return nil
 	case <-late.C:
 		return fmt.Errorf("%w, and the issuer does not answer", errNoKey)
@@ -236,7 +236,7 @@ func (i *issuers) keysOf(of issuer) *[]jose.JSONWebKey {
 	}
 	for _, k := range i.keys {
 		if k.issuer == of {
-			return k.known.Load()
+			return k.keys.Load()
 		}
 	}
 	return nil

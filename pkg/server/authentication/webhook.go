@@ -31,14 +31,14 @@ func newWebhook(cfg Webhook) (*webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 	}
-	asked, err := tokenwebhook.New(client, cfg.Version, nil, *tokenwebhook.DefaultRetryBackoff())
+	token, err := tokenwebhook.New(client, cfg.Version, nil, *tokenwebhook.DefaultRetryBackoff())
 	if err != nil {
 		return nil, fmt.Errorf("--authentication-token-webhook-version: %w", err)
 	}
 	calls := webhooks.NewCalls(callTimeout)
 	// Upstream's cache asks on goroutines of its own: a client that hangs up leaves the answer to others with the
 	// same token. What they do is a call, and Close waits for it.
-	return &webhook{cache.New(bounded{asked, calls}, false, cfg.TTL, cfg.TTL), calls, closeIdle}, nil
+	return &webhook{cache.New(bounder{token, calls}, false, cfg.TTL, cfg.TTL), calls, closeIdle}, nil
 }
 
 // close ends the calls and the connections.
@@ -47,14 +47,14 @@ func (w *webhook) close() {
 	w.closeIdle()
 }
 
-// bounded makes each question a call.
-type bounded struct {
+// bounder makes each question a call.
+type bounder struct {
 	authenticator.Token
 	calls *webhooks.Calls
 }
 
 // AuthenticateToken implements authenticator.Token.
-func (b bounded) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+func (b bounder) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	ctx, end, err := b.calls.Begin(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("the token's user is not known: %w", err)

@@ -44,7 +44,7 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 		routing.StepDownPath: &stepDown{
 			elector: e.Elector, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
 		},
-		status.FarewellPath: &farewell{heard: e.Survey.Left, serializer: e.Serializer},
+		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}
 	for path, describe := range e.descriptions() {
 		out[path] = &statusEndpoint{describe, e.Serializer}

@@ -63,7 +63,7 @@ func Get(ctx context.Context, send func(*http.Request) (*http.Response, error), 
 	if err != nil {
 		return nil, err
 	}
-	return Do(func(req *http.Request) (*http.Response, error) { return accepted(send(req)) }, req, limit)
+	return Do(func(req *http.Request) (*http.Response, error) { return accept(send(req)) }, req, limit)
 }
 
 // Check asks for a URL, and returns an error unless the answer is 200. It does not read what that says.
@@ -72,7 +72,7 @@ func Check(ctx context.Context, send func(*http.Request) (*http.Response, error)
 	if err != nil {
 		return err
 	}
-	resp, err := accepted(send(req))
+	resp, err := accept(send(req))
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func Check(ctx context.Context, send func(*http.Request) (*http.Response, error)
 // longestRefusal is how much is read of an answer other than 200, in bytes.
 const longestRefusal = 8 << 10
 
-// accepted closes an answer other than 200, and returns it as an error.
-func accepted(resp *http.Response, err error) (*http.Response, error) {
+// accept closes an answer other than 200, and returns it as an error.
+func accept(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err
 	}
@@ -115,16 +115,16 @@ const longestMessage = 300
 // message returns what an answer other than 200 says. An API server says "404" to who may list the paths that there
 // are by that list.
 func message(body []byte) string {
-	var said struct {
+	var says struct {
 		Message string
 		Paths   []string
 	}
 	text := string(body)
-	if json.Unmarshal(body, &said) == nil {
-		if len(said.Paths) > 0 {
+	if json.Unmarshal(body, &says) == nil {
+		if len(says.Paths) > 0 {
 			return "no such path"
 		}
-		text = cmp.Or(said.Message, text)
+		text = cmp.Or(says.Message, text)
 	}
 	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	if len(text) > longestMessage {

@@ -17,16 +17,16 @@ import (
 // on any goroutine.
 type tokens struct {
 	mu       sync.Mutex
-	accepted map[string]string // for whom their requests count
+	accounts map[string]string // for whom their requests count
 }
 
 // maxTokens is how many accepted tokens are kept in mind. Beyond it all are forgotten, and accepted anew.
 const maxTokens = 1 << 16
 
-// answered learns from a shard's answer to a request with a token, and takes off it what is not for the client. What
+// record learns from a shard's answer to a request with a token, and takes off it what is not for the client. What
 // one shard says of users is no other's: it must not use up what these have. A shard of an older version does not say
 // whose a token is: each is a client then.
-func (t *tokens) answered(client, shard string, answer *http.Response) {
+func (t *tokens) record(client, shard string, answer *http.Response) {
 	of, name := client, answer.Header.Get(clusters.CountedAsHeader)
 	if name != "" {
 		of = "known " + hashOf(shard+" "+name) // however long it is, it takes no more memory
@@ -36,13 +36,13 @@ func (t *tokens) answered(client, shard string, answer *http.Response) {
 	defer t.mu.Unlock()
 	switch code := answer.StatusCode; {
 	case code == http.StatusUnauthorized:
-		delete(t.accepted, client)
+		delete(t.accounts, client)
 	// others may come before the shard has looked at the token
 	case name != "" || code < http.StatusMultipleChoices || code == http.StatusForbidden:
-		if t.accepted == nil || len(t.accepted) >= maxTokens {
-			t.accepted = map[string]string{}
+		if t.accounts == nil || len(t.accounts) >= maxTokens {
+			t.accounts = map[string]string{}
 		}
-		t.accepted[client] = of
+		t.accounts[client] = of
 	}
 }
 
@@ -50,7 +50,7 @@ func (t *tokens) answered(client, shard string, answer *http.Response) {
 func (t *tokens) isAccepted(client string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.accepted[client]
+	_, ok := t.accounts[client]
 	return ok
 }
 
@@ -62,7 +62,7 @@ func (t *tokens) account(client string, req *http.Request, who user.Info) string
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if of, ok := t.accepted[client]; ok {
+	if of, ok := t.accounts[client]; ok {
 		return of
 	}
 	return addressOf(req)

@@ -15,13 +15,13 @@ type exchange struct {
 	path  string // of the request's URL
 	began time.Time
 	who   user.Info // nil: a token says who it is, or nobody does
-	// shard is the shard that was asked. waited is how long the front has waited for the headers of its answers.
-	shard  string
-	waited time.Duration
-	// code is the answer's status, and 0 before there is one. added is how long that took, without waited.
-	code  int
-	added time.Duration
-	bytes int64 // of the answer's body
+	// shard is the shard that was asked. wait is how long the front has waited for the headers of its answers.
+	shard string
+	wait  time.Duration
+	// code is the answer's status, and 0 before there is one. overhead is how long that took, without wait.
+	code     int
+	overhead time.Duration
+	bytes    int64 // of the answer's body
 	// noAnswer is why there is no answer, if a shard gives none.
 	noAnswer *noAnswer
 	// patience is how long the client of a watch may read nothing while there are events for it. 0: it is no watch.
@@ -31,7 +31,7 @@ type exchange struct {
 // WriteHeader implements http.ResponseWriter.
 func (x *exchange) WriteHeader(code int) {
 	if x.code == 0 && code >= http.StatusOK {
-		x.code, x.added = code, time.Since(x.began)-x.waited
+		x.code, x.overhead = code, time.Since(x.began)-x.wait
 	}
 	x.ResponseWriter.WriteHeader(code)
 }
@@ -70,7 +70,7 @@ func (x *exchange) count() {
 	}
 	requests.WithLabelValues(shard, strconv.Itoa(x.code)).Inc()
 	if x.shard != "" && x.code != 0 {
-		added.WithLabelValues(shard).Observe(x.added.Seconds())
+		overheads.WithLabelValues(shard).Observe(x.overhead.Seconds())
 	}
 }
 
@@ -81,7 +81,7 @@ func (x *exchange) log(req *http.Request) {
 		name = x.who.GetName()
 	}
 	klog.FromContext(req.Context()).Info("Request", "from", req.RemoteAddr, "user", name, "method", req.Method, "uri", clip(req.URL.RequestURI()), "agent", clip(req.UserAgent()),
-		"peer", x.shard, "code", x.code, "bytes", x.bytes, "took", time.Since(x.began), "added", x.added, "auditID", clip(x.Header().Get("Audit-Id")))
+		"peer", x.shard, "code", x.code, "bytes", x.bytes, "took", time.Since(x.began), "added", x.overhead, "auditID", clip(x.Header().Get("Audit-Id")))
 }
 
 var _ http.ResponseWriter = (*exchange)(nil)

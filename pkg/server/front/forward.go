@@ -30,7 +30,7 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 			identify(r.Out.Header, x.who)
 		},
 		Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-			defer func(began time.Time) { x.waited += time.Since(began) }(time.Now())
+			defer func(began time.Time) { x.wait += time.Since(began) }(time.Now())
 			return to.replicas.send(req, maphash.String(clientSeed, client))
 		}),
 		ModifyResponse: func(resp *http.Response) error {
@@ -38,7 +38,7 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 				return fmt.Errorf("its answer has status %d, which is none: another server is at its address, or it is broken", resp.StatusCode)
 			}
 			if x.who == nil {
-				f.tokens.answered(client, to.name, resp)
+				f.tokens.record(client, to.name, resp)
 			} else if resp.StatusCode == http.StatusUnauthorized {
 				return errNotAccepted
 			}
@@ -51,7 +51,7 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 		ErrorLog:   silent,
 		ErrorHandler: func(_ http.ResponseWriter, req *http.Request, err error) {
 			if req.Context().Err() == nil { // otherwise the client has gone
-				refuse(x, unanswered(to.name, req.Method, err))
+				refuse(x, newNoAnswer(to.name, req.Method, err))
 			}
 		},
 	}
@@ -85,8 +85,8 @@ const maxStatus = 599
 // errNotAccepted says that a shard does not believe the front whom it asks for.
 var errNotAccepted = errors.New("it does not accept this front: was the front removed, or does it have an old membership? regent front add makes a new one")
 
-// unanswered returns the error for a request that a shard has not answered.
-func unanswered(shard, method string, err error) error {
+// newNoAnswer returns the error for a request that a shard has not answered.
+func newNoAnswer(shard, method string, err error) error {
 	message := fmt.Sprintf("shard %s does not answer", shard)
 	if wasNotSent(err) || errors.Is(err, errNotAccepted) || readOnly(method) {
 		return &noAnswer{routing.NewUnavailable(message), err}

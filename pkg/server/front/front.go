@@ -69,12 +69,12 @@ type Front struct {
 	// bodyTimeout, answerTimeout and liveTimeout are the constants, except in tests.
 	bodyTimeout, answerTimeout, liveTimeout time.Duration
 
-	mu     sync.RWMutex
-	shards map[string]*shard
-	listed bool // the root shard has said who is a member, or a snapshot that is young enough
-	// removed: the root shard has said that this front is no member.
-	removed bool
-	saved   []savedShard
+	mu      sync.RWMutex
+	shards  map[string]*shard
+	hasList bool // the root shard has said who is a member, or a snapshot that is young enough
+	// isRemoved: the root shard has said that this front is no member.
+	isRemoved    bool
+	fromSnapshot []savedShard
 	// heardRoot is when the root shard was last heard, as the snapshot says. Only keepSnapshots uses it once Run
 	// runs.
 	heardRoot time.Time
@@ -95,7 +95,7 @@ func New(cfg Config) (*Front, error) {
 	}
 	f.tls = f.trust.config(&tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cfg.keys.now().shown, nil },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cfg.keys.now().certificate, nil },
 		// Certificates of others are no error: a client that shows one may have a token, too.
 		ClientAuth: tls.RequestClientCert,
 	})
@@ -115,7 +115,7 @@ func (f *Front) restore(ctx context.Context) {
 		return
 	}
 	s.fill(f.index)
-	f.saved, f.heardRoot, f.listed = s.Shards, s.At, time.Since(s.At) <= f.cfg.SnapshotAge
+	f.fromSnapshot, f.heardRoot, f.hasList = s.Shards, s.At, time.Since(s.At) <= f.cfg.SnapshotAge
 }
 
 // readHeaderTimeout is how long a client may take to send the header of a request, idleTimeout how long a connection
@@ -184,7 +184,7 @@ func (f *Front) cutOff(server *http.Server) {
 // hearsRoot reports whether the root shard is heard.
 func (f *Front) hearsRoot() bool {
 	s, ok := f.shard(f.cfg.Membership.Root.Name)
-	return ok && s.known()
+	return ok && s.isKnown()
 }
 
 // shard returns a shard by name.
@@ -200,7 +200,7 @@ func (f *Front) unheard() (names []string, all int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for name, s := range f.shards {
-		if !s.known() {
+		if !s.isKnown() {
 			names = append(names, name)
 		}
 	}

@@ -98,7 +98,7 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 	client := clientOf(req, x.who)
 	leave, limit := f.inflight.enter(f.tokens.account(client, req, x.who), isWatch(req))
 	if limit != "" {
-		refused.WithLabelValues(limit).Inc()
+		refusals.WithLabelValues(limit).Inc()
 		refuse(x, apierrors.NewTooManyRequests("the front has reached its limit of "+limit+": try again, or raise --max-"+limit, 1))
 		return
 	}
@@ -115,7 +115,7 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 	if cluster := f.budgetOf(path, client); cluster != "" && !isWatch(req) && !isAdministrator(x.who) {
 		leave, ok := f.inflight.enterCluster(cluster)
 		if !ok {
-			refused.WithLabelValues(limitCluster).Inc()
+			refusals.WithLabelValues(limitCluster).Inc()
 			refuse(x, apierrors.NewTooManyRequests("too many requests for this logical cluster are under way: try again", 1))
 			return
 		}
@@ -138,13 +138,13 @@ func (f *Front) serveReady(w http.ResponseWriter) {
 	default:
 	}
 	f.mu.RLock()
-	listed, removed := f.listed, f.removed
+	hasList, isRemoved := f.hasList, f.isRemoved
 	f.mu.RUnlock()
-	if removed {
+	if isRemoved {
 		http.Error(w, "this front is no member of the installation: stop it, or give it a new membership (regent front add)", http.StatusServiceUnavailable)
 		return
 	}
-	if !listed {
+	if !hasList {
 		http.Error(w, "the root shard has not said yet which shards there are", http.StatusServiceUnavailable)
 		return
 	}

@@ -86,11 +86,11 @@ func (e *entrance) send(conn net.Conn, head ...string) {
 }
 
 // awaitUnderWay waits until so many requests and watches are under way.
-func (e *entrance) awaitUnderWay(wanted int) {
+func (e *entrance) awaitUnderWay(n int) {
 	e.Helper()
-	e.await(fmt.Sprintf("%d requests and watches are under way", wanted), func() bool {
+	e.await(fmt.Sprintf("%d requests and watches are under way", n), func() bool {
 		requests, watches := e.front.inflight.underWay()
-		return requests+watches == wanted
+		return requests+watches == n
 	})
 }
 
@@ -124,8 +124,8 @@ func (e *entrance) answer(conn net.Conn) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// knowing answers 401 to tokens that begin with bad.
-func knowing(w http.ResponseWriter, req *http.Request) {
+// introduce answers 401 to tokens that begin with bad.
+func introduce(w http.ResponseWriter, req *http.Request) {
 	if strings.HasPrefix(req.Header.Get("Authorization"), "Bearer bad") {
 		w.WriteHeader(http.StatusUnauthorized)
 		// of an answer whose length is not known the front waits for the request's end
@@ -139,7 +139,7 @@ func knowing(w http.ResponseWriter, req *http.Request) {
 // Proxies drop what Connection lists. A front does not, or a request without Impersonate-User would have its sender's
 // own rights, and one without its token would be nobody's.
 func TestAClientTakesNothingOutOfItsRequest(t *testing.T) {
-	e := newMembers(t).enter(DefaultLimits(), time.Minute, knowing)
+	e := newMembers(t).enter(DefaultLimits(), time.Minute, introduce)
 	for name, tc := range map[string]struct {
 		admin   bool
 		headers []string
@@ -163,7 +163,7 @@ func TestAClientTakesNothingOutOfItsRequest(t *testing.T) {
 
 // An ordinary answer in the midst of a handshake tells a client nothing.
 func TestWhoAsksForAWebsocketIsToldWhatToDo(t *testing.T) {
-	e := newMembers(t).enter(DefaultLimits(), time.Minute, knowing)
+	e := newMembers(t).enter(DefaultLimits(), time.Minute, introduce)
 	for _, headers := range [][]string{{"Connection: Upgrade", "Upgrade: websocket"}, {"Connection: keep-alive, upgrade", "Upgrade: WebSocket"}} {
 		conn := e.dial(true)
 		e.send(conn, append([]string{"GET @/api/v1/configmaps?watch=true"}, headers...)...)
@@ -197,7 +197,7 @@ func TestAnEscapedPathIsThatOfAShard(t *testing.T) {
 
 // Whoever makes up tokens counts for its address until a shard accepts one.
 func TestMadeUpTokensTakeNobodysPlaces(t *testing.T) {
-	e := newMembers(t).enter(Limits{Requests: 10, RequestsPerClient: 2}, time.Minute, knowing)
+	e := newMembers(t).enter(Limits{Requests: 10, RequestsPerClient: 2}, time.Minute, introduce)
 	ask := func(token string) (int, string) {
 		conn := e.dial(false)
 		e.send(conn, "GET @/api", "Authorization: Bearer "+token)
@@ -222,7 +222,7 @@ func TestMadeUpTokensTakeNobodysPlaces(t *testing.T) {
 // An answer repeats what was asked for, escaped. It must not fill the memory of the front, or wait for a client that
 // does not read it.
 func TestALongURLMakesNoLongAnswer(t *testing.T) {
-	e := newMembers(t).enter(DefaultLimits(), time.Minute, knowing)
+	e := newMembers(t).enter(DefaultLimits(), time.Minute, introduce)
 	for _, path := range []string{"/shards/" + strings.Repeat("\xff", 900_000) + "/x", "/clusters/" + strings.Repeat("a", 900_000) + "/api"} {
 		conn := e.dial(false)
 		e.send(conn, "GET "+path, "Authorization: Bearer bad")
@@ -232,31 +232,31 @@ func TestALongURLMakesNoLongAnswer(t *testing.T) {
 	}
 }
 
-// However many tokens a user has, he is one client for a shard, from its first answer on, whatever that is; and no
+// However many tokens a user has, it is one client for a shard, from its first answer on, whatever that is; and no
 // shard makes a token count for whom others know.
-func TestAUserIsOneClientWithAllHisTokens(t *testing.T) {
+func TestAUserIsOneClientWithAllItsTokens(t *testing.T) {
 	var tokens tokens
-	told := func(person string, code int) *http.Response {
+	answerAbout := func(person string, code int) *http.Response {
 		return &http.Response{StatusCode: code, Header: http.Header{clusters.CountedAsHeader: {url.PathEscape(person)}}}
 	}
 	req := httptest.NewRequest(http.MethodGet, "/", nil)
 	of := func(token string) string { return tokens.account(token, req, nil) }
-	answer := told("ann", http.StatusNotFound)
-	if tokens.answered("token x", "eu1", answer); len(answer.Header) != 0 {
+	answer := answerAbout("ann", http.StatusNotFound)
+	if tokens.record("token x", "eu1", answer); len(answer.Header) != 0 {
 		t.Errorf("the client gets %v", answer.Header)
 	}
-	tokens.answered("token y", "eu1", told("ann", http.StatusOK))
-	tokens.answered("token z", "eu1", told("(accounts of c)", http.StatusOK))
-	tokens.answered("token w", "us1", told("ann", http.StatusOK))
+	tokens.record("token y", "eu1", answerAbout("ann", http.StatusOK))
+	tokens.record("token z", "eu1", answerAbout("(accounts of c)", http.StatusOK))
+	tokens.record("token w", "us1", answerAbout("ann", http.StatusOK))
 	all := map[string]bool{of("token z"): true, of("token w"): true, clientOf(req, &user.DefaultInfo{Name: "ann"}): true, clientOf(req, &user.DefaultInfo{Name: "(accounts of c)"}): true}
 	if of("token x") != of("token y") || len(all) != 4 || all[of("token x")] {
 		t.Errorf("%q and %q, and others %v", of("token x"), of("token y"), all)
 	}
-	long := told(strings.Repeat("a", 100_000), http.StatusOK)
-	if tokens.answered("token v", "eu1", long); len(of("token v")) > 100 {
+	long := answerAbout(strings.Repeat("a", 100_000), http.StatusOK)
+	if tokens.record("token v", "eu1", long); len(of("token v")) > 100 {
 		t.Errorf("a long name takes %d bytes", len(of("token v")))
 	}
-	tokens.answered("token x", "eu1", &http.Response{StatusCode: http.StatusUnauthorized})
+	tokens.record("token x", "eu1", &http.Response{StatusCode: http.StatusUnauthorized})
 	if got := of("token x"); got != addressOf(req) {
 		t.Errorf("a token that is refused counts for %q", got)
 	}
@@ -269,15 +269,15 @@ func TestATokenIsAcceptedUntilAShardRefusesIt(t *testing.T) {
 		code int
 		own  bool
 	}{{401, false}, {404, false}, {429, false}, {503, false}, {403, true}, {503, true}, {401, false}, {200, true}} {
-		if tokens.answered("token x", "eu1", &http.Response{StatusCode: step.code}); (tokens.account("token x", req, nil) == "token x") != step.own {
+		if tokens.record("token x", "eu1", &http.Response{StatusCode: step.code}); (tokens.account("token x", req, nil) == "token x") != step.own {
 			t.Errorf("after %d: counts for itself %t, want %t", step.code, !step.own, step.own)
 		}
 	}
 	for n := range maxTokens {
-		tokens.answered(fmt.Sprint(n), "eu1", &http.Response{StatusCode: http.StatusOK})
+		tokens.record(fmt.Sprint(n), "eu1", &http.Response{StatusCode: http.StatusOK})
 	}
-	if len(tokens.accepted) > maxTokens {
-		t.Errorf("%d are kept", len(tokens.accepted))
+	if len(tokens.accounts) > maxTokens {
+		t.Errorf("%d are kept", len(tokens.accounts))
 	}
 	req.RemoteAddr = "[2001:db8::1]:1"
 	one := tokens.account("token y", req, nil)
@@ -334,7 +334,7 @@ func TestNamesThatDoNotExistTakeFewPlacesOfShards(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	})
 	e.front.mu.Lock()
-	e.front.listed = true
+	e.front.hasList = true
 	e.front.mu.Unlock()
 	e.await("the root shard is known", func() bool { _, ok := e.front.shard("root"); return ok })
 	first := e.dial(true)

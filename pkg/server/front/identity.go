@@ -69,12 +69,12 @@ func (i *identity) verify(ctx context.Context, state *tls.ConnectionState, trust
 }
 
 // verify returns the user whom a client's certificate names.
-func verify(shown []*x509.Certificate, trust *x509.CertPool) (user.Info, error) {
+func verify(certificates []*x509.Certificate, trust *x509.CertPool) (user.Info, error) {
 	between := x509.NewCertPool()
-	for _, c := range shown[1:] {
+	for _, c := range certificates[1:] {
 		between.AddCert(c)
 	}
-	leaf := shown[0]
+	leaf := certificates[0]
 	chains, err := leaf.Verify(x509.VerifyOptions{Roots: trust, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errForeign, err)

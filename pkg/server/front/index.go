@@ -32,8 +32,8 @@ type entry struct {
 	path  string
 	// deleting: the cluster is being deleted. It gives way to a new one at its path.
 	deleting bool
-	// confirmed: the Workspace at its path has the cluster, its parent's shard has said.
-	confirmed bool
+	// isConfirmed: the Workspace at its path has the cluster, its parent's shard has said.
+	isConfirmed bool
 }
 
 func newIndex(root string) *index {
@@ -58,7 +58,7 @@ func (x *index) set(name logicalcluster.Name, e entry) {
 	if ok && old.path != e.path {
 		x.unlist(old.path, name)
 	}
-	e.confirmed = ok && old.confirmed && old.path == e.path
+	e.isConfirmed = ok && old.isConfirmed && old.path == e.path
 	if e.path != "" && !slices.Contains(x.byPath[e.path], name) {
 		x.byPath[e.path] = append(x.byPath[e.path], name)
 	}
@@ -70,7 +70,7 @@ func (x *index) confirm(at place, path logicalcluster.Path) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e, ok := x.byName[at.cluster]; ok && e.shard == at.shard && e.path == path.String() {
-		e.confirmed = true
+		e.isConfirmed = true
 		x.byName[at.cluster] = e
 	}
 }
@@ -79,7 +79,7 @@ func (x *index) confirm(at place, path logicalcluster.Path) {
 func (x *index) isConfirmed(name logicalcluster.Name) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.byName[name].confirmed
+	return x.byName[name].isConfirmed
 }
 
 // unset removes a cluster that the shard has no longer.

@@ -14,10 +14,10 @@ import (
 // standing is what the front has by one membership. It is not changed.
 type standing struct {
 	*pki.Membership
-	n         int    // later ones have higher ones
-	ca        []byte // the installation's authorities, in PEM
-	authority *pki.Authority
-	shown     *tls.Certificate // to clients
+	n           int    // later ones have higher ones
+	ca          []byte // the installation's authorities, in PEM
+	authority   *pki.Authority
+	certificate *tls.Certificate // to clients
 }
 
 // keys have the front's membership as it is now. All methods may be called at any time on any goroutine.

@@ -94,7 +94,7 @@ func (p *inflight) enterCluster(cluster string) (leave func(), ok bool) {
 }
 
 // unknownClusters begins the budget of those that a client asks for and nobody knows: everybody can make up as many
-// names as he likes. No cluster has such a name.
+// names as they like. No cluster has such a name.
 const unknownClusters = "(unknown clusters) "
 
 // budgetOf returns for which logical cluster a client's request counts that a shard is asked by a path, or nothing.
@@ -105,7 +105,7 @@ func (f *Front) budgetOf(path, client string) string {
 		return ""
 	}
 	spelt, _, _ := strings.Cut(after, "/")
-	if at, known := f.index.find(logicalcluster.NewPath(spelt)); known {
+	if at, ok := f.index.find(logicalcluster.NewPath(spelt)); ok {
 		return at.cluster.String()
 	}
 	if name := logicalcluster.Name(spelt); name == clusters.Wildcard || clusters.IsSystem(name) {

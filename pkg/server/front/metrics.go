@@ -29,7 +29,7 @@ var (
 		Name: "regent_front_requests_total", StabilityLevel: metrics.ALPHA,
 		Help: "Requests by the shard that was asked and the answer's status. Shard -: the front answered itself. Code 0: the client went before there was an answer.",
 	}, []string{"shard", "code"})
-	added = metrics.NewHistogramVec(&metrics.HistogramOpts{
+	overheads = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "regent_front_added_seconds", StabilityLevel: metrics.ALPHA,
 		Help:    "The latency that the front adds: the time until an answer's header was sent to the client, without the time that the shard took for it.",
 		Buckets: []float64{.0001, .00025, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 1},
@@ -45,16 +45,16 @@ var (
 		Name: "regent_front_membership_refused", StabilityLevel: metrics.ALPHA,
 		Help: "1 if what is in --membership cannot be used and what was read before stays in use, else 0.",
 	})
-	refused = metrics.NewCounterVec(&metrics.CounterOpts{
+	refusals = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_front_refused_total", StabilityLevel: metrics.ALPHA,
 		Help: "Requests that were answered with 429, by the limit: requests, requests-per-client, watches-per-client or requests-of-one-cluster.",
 	}, []string{"limit"})
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(shardHeard, indexAge, indexClusters, requests, added, underWay, authorities, membershipRefused, refused)
+	legacyregistry.MustRegister(shardHeard, indexAge, indexClusters, requests, overheads, underWay, authorities, membershipRefused, refusals)
 	for _, limit := range []string{limitRequests, limitRequestsPerClient, limitWatchesPerClient, limitCluster} {
-		refused.WithLabelValues(limit).Add(0)
+		refusals.WithLabelValues(limit).Add(0)
 	}
 })
 
@@ -86,7 +86,7 @@ func (f *Front) measure() {
 	defer f.mu.RUnlock()
 	for name, s := range f.shards {
 		heard, age := 0.0, -1.0
-		if s.known() {
+		if s.isKnown() {
 			heard, age = 1, 0
 		} else if last := s.lastHeard(); !last.IsZero() {
 			age = time.Since(last).Seconds()

@@ -18,8 +18,8 @@ type reader struct {
 	// by is the membership by which it reads: it has the root shard's URLs.
 	by      *standing
 	members *shards.Members
-	// wanted are the shards that are read, by name. The root shard is always one: it says who the others are.
-	wanted map[string]shards.Member
+	// current are the shards that are read, by name. The root shard is always one: it says who the others are.
+	current map[string]shards.Member
 	// changed gets a value when the root shard lists others. Its capacity is 1.
 	changed chan struct{}
 }
@@ -28,9 +28,9 @@ type reader struct {
 func (f *Front) read(ctx context.Context) {
 	r := &reader{Front: f, by: f.cfg.keys.now(), changed: make(chan struct{}, 1)}
 	root := r.by.Root
-	r.wanted = map[string]shards.Member{root.Name: {Name: root.Name, URLs: root.URLs}}
-	for _, saved := range f.saved {
-		r.wanted[saved.Name] = shards.Member{Name: saved.Name, URLs: root.ReplicasOf(saved.Name, saved.URLs), Authority: saved.Authority}
+	r.current = map[string]shards.Member{root.Name: {Name: root.Name, URLs: root.URLs}}
+	for _, saved := range f.fromSnapshot {
+		r.current[saved.Name] = shards.Member{Name: saved.Name, URLs: root.ReplicasOf(saved.Name, saved.URLs), Authority: saved.Authority}
 	}
 	r.members = shards.NewMembers(r.open)
 	defer r.members.Close()
@@ -53,22 +53,22 @@ func (r *reader) use(by *standing) {
 		return
 	}
 	if !slices.Equal(by.Root.URLs, r.by.Root.URLs) { // its Shard object says the rest, once it is heard
-		root := r.wanted[by.Root.Name]
+		root := r.current[by.Root.Name]
 		root.URLs = by.Root.URLs
-		r.wanted[root.Name] = root
+		r.current[root.Name] = root
 	}
 	r.by = by
 }
 
 // open returns what reads a shard, which can be asked from now on.
-func (r *reader) open(m shards.Member) (shards.Reading, error) {
+func (r *reader) open(m shards.Member) (shards.Follower, error) {
 	isRoot := m.Name == r.by.Root.Name
 	s, err := newShard(r.cfg, m.Name, m.Authority, m.URLs)
 	if err != nil && isRoot { // without it nothing is mended: those of a snapshot may be faulty
 		s, err = newShard(r.cfg, m.Name, m.Authority, r.by.Root.URLs)
 	}
 	if err != nil {
-		return shards.Reading{}, err
+		return shards.Follower{}, err
 	}
 	r.mu.Lock()
 	r.shards[m.Name] = s
@@ -79,7 +79,7 @@ func (r *reader) open(m shards.Member) (shards.Reading, error) {
 		}
 		s.run(ctx, r.index)
 	}
-	return shards.Reading{Run: run, Move: func(urls []string) error { return r.move(s, urls) }, Forget: func() { r.forget(m.Name) }}, nil
+	return shards.Follower{Run: run, Move: func(urls []string) error { return r.move(s, urls) }, Forget: func() { r.forget(m.Name) }}, nil
 }
 
 func (r *reader) touch() {
@@ -113,8 +113,8 @@ func (r *reader) move(s *shard, urls []string) error {
 // refuse it if it is not.
 func (r *reader) tellMembership(ctx context.Context, member bool) {
 	r.mu.Lock()
-	changed := r.removed == member
-	r.removed = !member
+	changed := r.isRemoved == member
+	r.isRemoved = !member
 	r.mu.Unlock()
 	if !member && changed {
 		klog.FromContext(ctx).Error(nil, "This front is no member of the installation any more: stop it, or give it a new membership (regent front add)")
@@ -125,10 +125,10 @@ func (r *reader) tellMembership(ctx context.Context, member bool) {
 // again says when to call it again: see Members.Keep.
 func (r *reader) adjust(ctx context.Context) (again <-chan time.Time) {
 	listed, heard := r.list(ctx)
-	again = r.members.Keep(ctx, r.wanted)
+	again = r.members.Keep(ctx, r.current)
 	if heard {
 		r.mu.Lock()
-		r.listed = listed
+		r.hasList = listed
 		r.mu.Unlock()
 		r.index.touch() // the next snapshot lists the shards as they are now
 	}
@@ -148,19 +148,19 @@ func (r *reader) list(ctx context.Context) (listed, heard bool) {
 	default:
 		return false, false
 	}
-	wanted := map[string]shards.Member{}
+	current := map[string]shards.Member{}
 	for _, s := range all {
 		if !clusters.IsRemoved(s) {
-			wanted[s.Name] = shards.Member{Name: s.Name, URLs: r.by.Root.ReplicasOf(s.Name, clusters.ReplicasOf(s)), Authority: s.Annotations[clusters.AuthorityAnnotation]}
+			current[s.Name] = shards.Member{Name: s.Name, URLs: r.by.Root.ReplicasOf(s.Name, clusters.ReplicasOf(s)), Authority: s.Annotations[clusters.AuthorityAnnotation]}
 		}
 		if s.Name == r.by.Root.Name && !clusters.IsRemoved(s) {
 			r.tellMembership(ctx, r.by.authority.IsAuthority(s.Annotations[clusters.FrontAnnotationPrefix+r.by.Member.Name]))
 		}
 	}
-	listed = len(wanted) > 0
-	if _, ok := wanted[r.by.Root.Name]; !ok {
-		wanted[r.by.Root.Name] = r.wanted[r.by.Root.Name]
+	listed = len(current) > 0
+	if _, ok := current[r.by.Root.Name]; !ok {
+		current[r.by.Root.Name] = r.current[r.by.Root.Name]
 	}
-	r.wanted = wanted
+	r.current = current
 	return listed, true
 }

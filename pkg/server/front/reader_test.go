@@ -16,7 +16,7 @@ func (m *members) reading(call shards.Keys, saved ...savedShard) *Front {
 	m.Helper()
 	cfg := m.cfg
 	cfg.keys = &keys{first: m.cfg.keys.first, changed: make(chan *standing), caller: shards.NewCaller(call)}
-	return &Front{cfg: cfg, index: newIndex("root"), shards: map[string]*shard{}, saved: saved}
+	return &Front{cfg: cfg, index: newIndex("root"), shards: map[string]*shard{}, fromSnapshot: saved}
 }
 
 // Nothing else would tell the front that it can reach a shard now: without the root shard it hears of no Shard object.

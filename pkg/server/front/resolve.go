@@ -26,12 +26,12 @@ import (
 const shardPrefix = "/shards/"
 
 // target returns the shard to which a request goes, and the path of its URL there. who is nil if the request has a
-// token; accepted says that a shard has accepted that. For a token that none has accepted, nothing is read to find the
+// token; isAccepted says that a shard has accepted that. For a token that none has accepted, nothing is read to find the
 // cluster.
 //
 // Only members of system:masters are told here that there is no such cluster. All others are sent to the shard that has
 // the nearest cluster around it: it says the same of clusters that they may not enter.
-func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard, string, error) {
+func (f *Front) target(req *http.Request, who user.Info, isAccepted bool) (*shard, string, error) {
 	if after, ok := strings.CutPrefix(req.URL.Path, shardPrefix); ok {
 		name, rest, _ := strings.Cut(after, "/")
 		s, ok := f.shard(name)
@@ -63,9 +63,9 @@ func (f *Front) target(req *http.Request, who user.Info, accepted bool) (*shard,
 	if name == clusters.Wildcard || clusters.IsSystem(name) {
 		return nil, "", apierrors.NewBadRequest(fmt.Sprintf("every shard has clusters %s of its own: ask one shard, as /shards/<name>/clusters/%s", name, name))
 	}
-	known := who != nil || accepted
-	at, err := f.resolve(req.Context(), path, known)
-	if err != nil && (!known || !isAdministrator(who) && apierrors.IsNotFound(err)) {
+	isKnown := who != nil || isAccepted
+	at, err := f.resolve(req.Context(), path, isKnown)
+	if err != nil && (!isKnown || !isAdministrator(who) && apierrors.IsNotFound(err)) {
 		if s, ok := f.nearest(path); ok {
 			return s, "/clusters/" + path.String() + rest, nil
 		}
@@ -105,7 +105,7 @@ func (f *Front) nearest(path logicalcluster.Path) (*shard, bool) {
 func (f *Front) isListed() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.listed
+	return f.hasList
 }
 
 // liveTimeout is how long a read that finds a cluster may take.
@@ -179,7 +179,7 @@ func (f *Front) check(ctx context.Context, path logicalcluster.Path, at place) (
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	above, err := f.above(ctx, path)
-	if err != nil || !above.known() {
+	if err != nil || !above.isKnown() {
 		return at, nil
 	}
 	ws, err := above.workspace(ctx, path.Base())

@@ -31,7 +31,7 @@ func newResolving(t *testing.T) *resolving {
 	if r.front, err = New(r.cfg); err != nil {
 		t.Fatal(err)
 	}
-	r.front.listed = true
+	r.front.hasList = true
 	objects := map[string]string{
 		"root/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/a": `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"a","uid":"u",
 			"annotations":{"kcp.io/cluster":"root"},"labels":{"regent.dev/shard":"us1"}},"spec":{"cluster":"real"}}`,
@@ -72,7 +72,7 @@ func newResolving(t *testing.T) *resolving {
 				}
 			})
 		}
-		s.synced = true
+		s.isFilled = true
 		r.front.shards[name] = s
 	}
 	r.front.index.set("root", entry{shard: "root", path: "root"})
@@ -105,7 +105,7 @@ func TestAWorkspaceDecidesWhereItsPathLeads(t *testing.T) {
 				r.front.index.set(cluster, e)
 			}
 			if tc.unheard != "" {
-				r.front.shards[tc.unheard].synced = false
+				r.front.shards[tc.unheard].isFilled = false
 			}
 			for range 2 {
 				if got, err := r.front.resolve(t.Context(), logicalcluster.NewPath(tc.path), tc.mayRead); got != tc.want || err != nil {
@@ -119,16 +119,16 @@ func TestAWorkspaceDecidesWhereItsPathLeads(t *testing.T) {
 	}
 }
 
-// Who may not enter a cluster learns no more than of one that does not exist: the same shard answers.
+// Whoever may not enter a cluster learns no more than of one that does not exist: the same shard answers.
 func TestOnlyMastersAreToldThatThereIsNoCluster(t *testing.T) {
 	ann := &user.DefaultInfo{Name: "ann", Groups: []string{user.AllAuthenticated}}
 	admin := &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}
 	for name, tc := range map[string]struct {
-		url      string
-		who      user.Info
-		accepted bool
-		shard    string // empty: 404
-		path     string
+		url        string
+		who        user.Info
+		isAccepted bool
+		shard      string // empty: 404
+		path       string
 	}{
 		"a user, below root":            {"/clusters/root:none/api", ann, false, "root", "/clusters/root:none/api"},
 		"a user, below another cluster": {"/clusters/root:a:none/api", ann, false, "us1", "/clusters/root:a:none/api"},
@@ -142,7 +142,7 @@ func TestOnlyMastersAreToldThatThereIsNoCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newResolving(t)
 			r.front.index.set("real", entry{shard: "us1", path: "root:a"})
-			to, path, err := r.front.target(httptest.NewRequest(http.MethodGet, tc.url, nil), tc.who, tc.accepted)
+			to, path, err := r.front.target(httptest.NewRequest(http.MethodGet, tc.url, nil), tc.who, tc.isAccepted)
 			switch {
 			case tc.shard == "":
 				if !apierrors.IsNotFound(err) {

@@ -89,7 +89,7 @@ func (f *Front) askForMetrics(req *http.Request, who user.Info, client string) (
 	}
 	_ = answer.Body.Close() // the status says it all
 	if who == nil {
-		f.tokens.answered(client, root.name, answer)
+		f.tokens.record(client, root.name, answer)
 	}
 	return answer.StatusCode, nil
 }

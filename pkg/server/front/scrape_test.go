@@ -13,25 +13,25 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// scraped is a front whose root shard lets the user scraper and the token good read metrics.
-type scraped struct {
+// scrape is a front whose root shard lets the user scraper and the token good read metrics.
+type scrape struct {
 	*members
 	front *Front
 	// status is what the root shard answers instead. 0: as it should.
 	status atomic.Int64
-	// asked counts its questions.
-	asked atomic.Int64
+	// questions counts what it is asked.
+	questions atomic.Int64
 }
 
-func newScraped(t *testing.T) *scraped {
+func newScraped(t *testing.T) *scrape {
 	t.Helper()
-	s := &scraped{members: newMembers(t)}
+	s := &scrape{members: newMembers(t)}
 	var err error
 	if s.front, err = New(s.cfg); err != nil {
 		t.Fatal(err)
 	}
 	server := s.serveAs("root", func(w http.ResponseWriter, req *http.Request) {
-		s.asked.Add(1)
+		s.questions.Add(1)
 		token, status := req.Header.Get("Authorization"), int(s.status.Load())
 		switch {
 		case status != 0:
@@ -56,7 +56,7 @@ func newScraped(t *testing.T) *scraped {
 }
 
 // scrape asks the front for its metrics.
-func (s *scraped) scrape(who user.Info, token string) (code int, body string) {
+func (s *scrape) scrape(who user.Info, token string) (code int, body string) {
 	s.Helper()
 	req, answer := httptest.NewRequestWithContext(s.Context(), http.MethodGet, metricsPath, nil), httptest.NewRecorder()
 	if token != "" {
@@ -67,7 +67,7 @@ func (s *scraped) scrape(who user.Info, token string) (code int, body string) {
 	return answer.Code, answer.Body.String()
 }
 
-func named(name string, groups ...string) user.Info {
+func userNamed(name string, groups ...string) user.Info {
 	return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
 }
 
@@ -79,12 +79,12 @@ func TestWhoMayReadTheRootShardsMetricsMayReadTheFronts(t *testing.T) {
 		token string
 		want  int
 	}{
-		"an administrator":            {named("admin", user.SystemPrivilegedGroup), "", http.StatusOK},
-		"who is bound":                {named("scraper"), "", http.StatusOK},
+		"an administrator":            {userNamed("admin", user.SystemPrivilegedGroup), "", http.StatusOK},
+		"who is bound":                {userNamed("scraper"), "", http.StatusOK},
 		"who is bound, by a token":    {nil, "Bearer good", http.StatusOK},
-		"who is not":                  {named("ann"), "", http.StatusForbidden},
+		"who is not":                  {userNamed("ann"), "", http.StatusForbidden},
 		"a token that nobody knows":   {nil, "Bearer bad", http.StatusUnauthorized},
-		"a certificate before tokens": {named("ann"), "Bearer good", http.StatusForbidden},
+		"a certificate before tokens": {userNamed("ann"), "Bearer good", http.StatusForbidden},
 	} {
 		code, body := s.scrape(c.who, c.token)
 		if code != c.want || (c.want == http.StatusOK) != strings.Contains(body, "regent_front_requests_inflight") {
@@ -95,12 +95,12 @@ func TestWhoMayReadTheRootShardsMetricsMayReadTheFronts(t *testing.T) {
 
 func TestMetricsAreReadWhileTheRootShardIsAway(t *testing.T) {
 	s := newScraped(t)
-	scraper, other := named("scraper"), named("scraper", "others") // somebody else's authority may use the name
+	scraper, other := userNamed("scraper"), userNamed("scraper", "others") // somebody else's authority may use the name
 	if code, body := s.scrape(scraper, ""); code != http.StatusOK {
 		t.Fatalf("%d: %s", code, body)
 	}
 	s.status.Store(http.StatusInternalServerError)
-	for who, want := range map[user.Info]int{scraper: http.StatusOK, other: http.StatusServiceUnavailable, named("ann"): http.StatusServiceUnavailable} {
+	for who, want := range map[user.Info]int{scraper: http.StatusOK, other: http.StatusServiceUnavailable, userNamed("ann"): http.StatusServiceUnavailable} {
 		if code, body := s.scrape(who, ""); code != want {
 			t.Errorf("%v: %d, want %d: %s", who, code, want, body)
 		}
@@ -117,7 +117,7 @@ func TestMetricsAreReadWhileTheRootShardIsAway(t *testing.T) {
 
 func TestAdministratorsReadMetricsWithoutAnyShard(t *testing.T) {
 	s := newScraped(t)
-	if code, _ := s.scrape(named("admin", user.SystemPrivilegedGroup), ""); code != http.StatusOK || s.asked.Load() != 0 {
-		t.Errorf("%d, after %d questions", code, s.asked.Load())
+	if code, _ := s.scrape(userNamed("admin", user.SystemPrivilegedGroup), ""); code != http.StatusOK || s.questions.Load() != 0 {
+		t.Errorf("%d, after %d questions", code, s.questions.Load())
 	}
 }

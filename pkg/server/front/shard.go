@@ -33,8 +33,8 @@ type shard struct {
 	members  *clusters.Informer[*corev1alpha1.Shard]
 	open     shards.OpenWatches
 
-	mu     sync.Mutex
-	synced bool // the index has had all clusters
+	mu       sync.Mutex
+	isFilled bool // the index has had all clusters
 	// last is when the shard was last heard, unless it is now.
 	last time.Time
 }
@@ -49,7 +49,7 @@ func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, erro
 		return nil, err
 	}
 	asking := roundTrip(func(req *http.Request) (*http.Response, error) { return s.replicas.send(req, ownReads) })
-	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.Bounded(name, asking)))}
+	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.Bound(name, asking)))}
 	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + host, QPS: -1, UserAgent: "regent-front"}, reading); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (in *intake) Replace(all []*metav1.PartialObjectMetadata) {
 	in.index.replace(in.shard.name, entries)
 	in.shard.mu.Lock()
 	defer in.shard.mu.Unlock()
-	in.shard.synced = true
+	in.shard.isFilled = true
 }
 
 func (in *intake) entry(obj *metav1.PartialObjectMetadata) entry {
@@ -115,9 +115,9 @@ const watches = 2
 // tellContact logs when the shard begins to be heard, and when it has not been for a while, until ctx ends.
 func (s *shard) tellContact(ctx context.Context) {
 	log, behind := klog.FromContext(ctx), func() <-chan struct{} { return nil }
-	s.open.Follow(ctx, watches, behind, shards.Hearing{
-		Heard: func() { log.Info("A shard is heard") },
-		Unheard: func() {
+	s.open.Tell(ctx, watches, behind, shards.Listener{
+		Hears: func() { log.Info("A shard is heard") },
+		Misses: func() {
 			log.Error(nil, "A shard is not heard: requests go to its clusters as the front last knew them, and names the front does not know are answered with 503")
 		},
 		Wavers: func(wavers bool) {
@@ -128,12 +128,12 @@ func (s *shard) tellContact(ctx context.Context) {
 	})
 }
 
-// known reports whether the index has all clusters of the shard.
-func (s *shard) known() bool {
+// isKnown reports whether the index has all clusters of the shard.
+func (s *shard) isKnown() bool {
 	open, _ := s.open.Count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.synced && open >= watches
+	return s.isFilled && open >= watches
 }
 
 // lastHeard returns when the shard was last heard. It is zero if that has not been yet, and is of no meaning while the

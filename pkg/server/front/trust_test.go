@@ -116,8 +116,8 @@ func TestClientsAreToldWhoseCertificatesAreAccepted(t *testing.T) {
 		defer here.Close()
 		done := make(chan error, 1)
 		talking.Go(func() { done <- tls.Server(there, server).Handshake() })
-		client := tls.Client(here, &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			acceptable = asked.AcceptableCAs
+		client := tls.Client(here, &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			acceptable = request.AcceptableCAs
 			return &tls.Certificate{}, nil
 		}})
 		talking.Go(func() { _, _ = client.Read(make([]byte, 1)) })

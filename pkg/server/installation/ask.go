@@ -50,17 +50,17 @@ func (a *Admin) Ask(ctx context.Context, q Question, fronts []string) error {
 		asking.Go(func() { faults[n] = p.ask(ctx, a.config, q) })
 	}
 	asking.Wait()
-	asked := map[string]bool{}
+	isAsked := map[string]bool{}
 	for _, p := range processes {
-		asked[p.who.String()] = true
+		isAsked[p.who.String()] = true
 	}
-	var left []error
+	var missing []error
 	for _, name := range slices.Sorted(maps.Keys(frontsOf(root))) {
-		if front := (pki.Member{Kind: pki.KindFront, Name: name}); !asked[front.String()] {
-			left = append(left, fmt.Errorf("%s was not asked: give --front=https://<host>:<port>, once for each of its processes, or remove it: regent front remove %s", front, name))
+		if front := (pki.Member{Kind: pki.KindFront, Name: name}); !isAsked[front.String()] {
+			missing = append(missing, fmt.Errorf("%s was not asked: give --front=https://<host>:<port>, once for each of its processes, or remove it: regent front remove %s", front, name))
 		}
 	}
-	return errors.Join(slices.Concat(faults, left)...)
+	return errors.Join(slices.Concat(faults, missing)...)
 }
 
 // frontsOf returns the fronts that the root shard's Shard object lists, each with the fingerprint of its authority.
@@ -102,10 +102,10 @@ func processesOf(root *corev1alpha1.Shard, all []*corev1alpha1.Shard, fronts []s
 			out = append(out, p)
 		}
 	}
-	listed := frontsOf(root)
+	members := frontsOf(root)
 	for _, url := range fronts {
 		out = append(out, &process{url: strings.TrimSuffix(url, "/"), path: "/metrics", advice: byMembership, fingerprint: func(m pki.Member) (string, bool) {
-			fingerprint, ok := listed[m.Name]
+			fingerprint, ok := members[m.Name]
 			return fingerprint, ok && m.Kind == pki.KindFront
 		}})
 	}

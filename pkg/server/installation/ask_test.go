@@ -95,7 +95,7 @@ func TestEveryProcessOfAnInstallationIsAskedBeforeAStep(t *testing.T) {
 		}, []string{"it has a membership that was replaced"}},
 		"a membership is registered by an earlier version": {func(f *fakes, _ *Question, fronts []string) []string {
 			f.change("eu1", func(s *corev1alpha1.Shard) {
-				s.Annotations[clusters.AuthorityAnnotation] = pki.Fingerprint(f.shown["eu1"])
+				s.Annotations[clusters.AuthorityAnnotation] = pki.Fingerprint(f.authorities["eu1"])
 			})
 			return fronts
 		}, []string{"regent shard add --renew"}},

@@ -241,10 +241,10 @@ type fakes struct {
 	*testing.T
 	bundle    *pki.Bundle
 	directory string
-	// shown are the authorities of shards.
-	shown  map[string]*x509.Certificate
-	shards map[string]*fakeShard
-	admin  *Admin
+	// authorities are those of shards.
+	authorities map[string]*x509.Certificate
+	shards      map[string]*fakeShard
+	admin       *Admin
 }
 
 // newFakes starts shard root, and others that are members of its installation. Each shard copies the Shard objects at
@@ -256,7 +256,7 @@ func newFakes(t *testing.T, others ...string) *fakes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakes{T: t, bundle: bundle, directory: directory, shown: map[string]*x509.Certificate{}, shards: map[string]*fakeShard{}}
+	f := &fakes{T: t, bundle: bundle, directory: directory, authorities: map[string]*x509.Certificate{}, shards: map[string]*fakeShard{}}
 	authority, err := bundle.Authority("root")
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func (f *fakes) start(name string, authority *pki.Authority) *fakeShard {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if f.shown[name], err = x509.ParseCertificate(pair.Certificate[1]); err != nil {
+	if f.authorities[name], err = x509.ParseCertificate(pair.Certificate[1]); err != nil {
 		f.Fatal(err)
 	}
 	shard := &fakeShard{objects: map[string]*unstructured.Unstructured{}}

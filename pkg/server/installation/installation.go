@@ -189,9 +189,9 @@ func setReplicas(s *corev1alpha1.Shard, replicas []string) {
 }
 
 // Cordon makes a shard take no new logical clusters, or take them again.
-func (a *Admin) Cordon(ctx context.Context, name string, cordoned bool) error {
+func (a *Admin) Cordon(ctx context.Context, name string, on bool) error {
 	return a.change(ctx, name, func(s *corev1alpha1.Shard) error {
-		if cordoned {
+		if on {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.CordonAnnotation, "true")
 		} else {
 			delete(s.Annotations, clusters.CordonAnnotation)
@@ -277,9 +277,9 @@ func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
 	}
 	transport := dialer.Transport()
 	transport.DisableKeepAlives = true
-	wrapped, err := rest.HTTPWrappersForConfig(config, shards.Bounded(member.Name, transport))
+	through, err := rest.HTTPWrappersForConfig(config, shards.Bound(member.Name, transport))
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}
-	return clientsOf(config, &http.Client{Transport: wrapped})
+	return clientsOf(config, &http.Client{Transport: through})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// refused checks that an error says what is to be done.
-func refused(t *testing.T, err error, says ...string) {
+// mustRefuse checks that an error says what is to be done.
+func mustRefuse(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("it is not refused; want %q", says)
@@ -84,7 +84,7 @@ func TestAnAdditionThatWouldTakeSomethingFromOthersIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			membership, err := f.admin.Add(t.Context(), tc.bundle, tc.add)
-			refused(t, err, tc.says...)
+			mustRefuse(t, err, tc.says...)
 			if membership != nil && !tc.add.Renew {
 				t.Error("a membership is returned all the same")
 			}
@@ -152,8 +152,8 @@ func TestWhatIsSetIsChangedAndNothingElse(t *testing.T) {
 	if clusters.IsCordoned(root.shard(t, "root", "eu1")) {
 		t.Error("it is cordoned")
 	}
-	refused(t, f.admin.Cordon(t.Context(), "us1", true), "shard us1", "not found")
-	refused(t, f.admin.Set(t.Context(), "us1", nil, map[string]string{"a": "b"}), "shard us1", "not found")
+	mustRefuse(t, f.admin.Cordon(t.Context(), "us1", true), "shard us1", "not found")
+	mustRefuse(t, f.admin.Set(t.Context(), "us1", nil, map[string]string{"a": "b"}), "shard us1", "not found")
 }
 
 func clusterAt(path string, edits ...func(*corev1alpha1.LogicalCluster)) *corev1alpha1.LogicalCluster {
@@ -217,7 +217,7 @@ func TestAShardIsRemovedOnlyWhenNobodyNeedsIt(t *testing.T) {
 			err := f.admin.Remove(ctx, tc.remove)
 			after := f.shards["root"].shard(t, "root", tc.remove)
 			if tc.says != nil {
-				refused(t, err, tc.says...)
+				mustRefuse(t, err, tc.says...)
 				if clusters.IsRemoved(after) {
 					t.Error("it is removed all the same")
 				}
@@ -230,7 +230,7 @@ func TestAShardIsRemovedOnlyWhenNobodyNeedsIt(t *testing.T) {
 			if !clusters.IsRemoved(after) {
 				t.Error("it is not removed")
 			}
-			refused(t, f.admin.Cordon(t.Context(), "eu1", false), "removed")
+			mustRefuse(t, f.admin.Cordon(t.Context(), "eu1", false), "removed")
 			list, err := f.admin.List(t.Context())
 			done(t, err)
 			if len(list) != 2 || list[0].Name != "root" || list[1].Name != "us1" {

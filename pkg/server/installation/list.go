@@ -64,8 +64,8 @@ func (a *Admin) describe(ctx context.Context, member *corev1alpha1.Shard, isRoot
 		s.Fault = err.Error()
 		return s
 	}
-	capacity, used := home.Status.Capacity[clusters.CapacityClusters], home.Status.Capacity[clusters.UsedClusters]
-	s.Capacity, s.Clusters = capacity.Value(), used.Value()
+	capacity, use := home.Status.Capacity[clusters.CapacityClusters], home.Status.Capacity[clusters.UsedClusters]
+	s.Capacity, s.Clusters = capacity.Value(), use.Value()
 	return s
 }
 

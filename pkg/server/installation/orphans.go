@@ -47,18 +47,18 @@ func (a *Admin) Orphans(ctx context.Context) ([]Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, faults := make([][]Orphan, len(all)), make([]error, len(all))
+	orphans, faults := make([][]Orphan, len(all)), make([]error, len(all))
 	var asking sync.WaitGroup
 	for n, member := range all {
 		asking.Go(func() {
 			var err error
-			if found[n], err = a.orphansOf(ctx, member); err != nil {
+			if orphans[n], err = a.orphansOf(ctx, member); err != nil {
 				faults[n] = fmt.Errorf("shard %s does not say which of its clusters are orphans: %w", member.Name, err)
 			}
 		})
 	}
 	asking.Wait()
-	return append([]Orphan{}, slices.Concat(found...)...), errors.Join(faults...)
+	return append([]Orphan{}, slices.Concat(orphans...)...), errors.Join(faults...)
 }
 
 func (a *Admin) orphansOf(ctx context.Context, member *corev1alpha1.Shard) (out []Orphan, err error) {
@@ -85,21 +85,21 @@ func (a *Admin) orphansOf(ctx context.Context, member *corev1alpha1.Shard) (out 
 // orphan returns the orphan of that name. shard may be empty.
 func (a *Admin) orphan(ctx context.Context, cluster, shard string) (Orphan, error) {
 	all, err := a.Orphans(ctx)
-	var found []Orphan
+	var matches []Orphan
 	for _, o := range all {
 		if o.Cluster == cluster && (shard == "" || o.Shard == shard) {
-			found = append(found, o)
+			matches = append(matches, o)
 		}
 	}
 	switch {
-	case len(found) > 1:
-		return Orphan{}, fmt.Errorf("shards %s and %s both have a logical cluster %s: give --shard", found[0].Shard, found[1].Shard, cluster)
-	case len(found) == 0:
+	case len(matches) > 1:
+		return Orphan{}, fmt.Errorf("shards %s and %s both have a logical cluster %s: give --shard", matches[0].Shard, matches[1].Shard, cluster)
+	case len(matches) == 0:
 		return Orphan{}, errors.Join(fmt.Errorf("logical cluster %s is no orphan: regent shard orphans lists those that are", cluster), err)
-	case found[0].logicalCluster.DeletionTimestamp != nil:
-		return Orphan{}, fmt.Errorf("logical cluster %s of shard %s is being deleted", cluster, found[0].Shard)
+	case matches[0].logicalCluster.DeletionTimestamp != nil:
+		return Orphan{}, fmt.Errorf("logical cluster %s of shard %s is being deleted", cluster, matches[0].Shard)
 	}
-	return found[0], nil
+	return matches[0], nil
 }
 
 // owner returns clients of the shard that had the Workspace of an orphan, and the Workspace that is in its place now,
@@ -237,8 +237,8 @@ func (a *Admin) awaitAdoption(ctx context.Context, o Orphan, clients *controller
 		if err != nil {
 			return false, err
 		}
-		if scheduled := conditions.Get(ws, tenancyv1alpha1.WorkspaceScheduled); scheduled != nil && scheduled.Message != "" {
-			waitsFor = scheduled.Message
+		if condition := conditions.Get(ws, tenancyv1alpha1.WorkspaceScheduled); condition != nil && condition.Message != "" {
+			waitsFor = condition.Message
 		}
 		return false, nil
 	})

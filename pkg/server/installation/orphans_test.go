@@ -21,8 +21,8 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// lost is the cluster of Workspace c1|w, which shard us1 has lost.
-func lost(lc *corev1alpha1.LogicalCluster) {
+// orphan is the cluster of Workspace c1|w, which shard us1 has lost.
+func orphan(lc *corev1alpha1.LogicalCluster) {
 	lc.UID, lc.Finalizers = "its-uid", []string{clusters.ContentFinalizer}
 	lc.Labels = map[string]string{clusters.OwnerShardLabel: "us1"}
 	lc.Annotations[tenancyv1alpha1.LogicalClusterTypeAnnotationKey] = "root:org:team"
@@ -43,19 +43,19 @@ func workspaceOf(cluster string, adopts string) *tenancyv1alpha1.Workspace {
 func newOrphan(t *testing.T) *fakes {
 	f := newFakes(t, "eu1", "us1")
 	f.shards["us1"].set(t, "c1", clusterAt("root:c"))
-	f.shards["eu1"].set(t, "x7", clusterAt("root:c:w", lost))
+	f.shards["eu1"].set(t, "x7", clusterAt("root:c:w", orphan))
 	f.shards["eu1"].set(t, "x8", clusterAt("root:d", func(lc *corev1alpha1.LogicalCluster) { lc.Labels = map[string]string{clusters.OwnerShardLabel: "us1"} }))
 	return f
 }
 
-// led has the leaders of us1 and eu1 do what they do when a Workspace adopts x7.
-func (f *fakes) led() {
+// lead has the leaders of us1 and eu1 do what they do when a Workspace adopts x7.
+func (f *fakes) lead() {
 	us1, eu1 := f.shards["us1"], f.shards["eu1"]
 	us1.mu.Lock()
 	defer us1.mu.Unlock()
 	us1.changed = func(obj *unstructured.Unstructured) {
 		if obj.GetAnnotations()[clusters.AdoptAnnotation] == "eu1/x7" {
-			eu1.set(f.T, "x7", clusterAt("root:c:w", lost, func(lc *corev1alpha1.LogicalCluster) { conditions.Delete(lc, clusters.ConditionOrphaned) }))
+			eu1.set(f.T, "x7", clusterAt("root:c:w", orphan, func(lc *corev1alpha1.LogicalCluster) { conditions.Delete(lc, clusters.ConditionOrphaned) }))
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestOrphansAreListedWhoeverDoesNotAnswer(t *testing.T) {
 	f := newOrphan(t)
 	f.shards["us1"].instead = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusInternalServerError) }
 	got, err := f.admin.Orphans(t.Context())
-	refused(t, err, "shard us1 does not say which of its clusters are orphans")
+	mustRefuse(t, err, "shard us1 does not say which of its clusters are orphans")
 	if len(got) != 1 || got[0].Shard != "eu1" || got[0].Cluster != "x7" || got[0].Path != "root:c:w" || got[0].Workspace != "c1|w" || got[0].Owner != "us1" {
 		t.Errorf("orphans %+v", got)
 	}
@@ -88,7 +88,7 @@ func TestNoShardWaitsForAnotherOneToTellItsOrphans(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	got, err := f.admin.Orphans(ctx)
-	refused(t, err, "shard eu1 does not say", "shard us1 does not say")
+	mustRefuse(t, err, "shard eu1 does not say", "shard us1 does not say")
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Error("us1 was asked after eu1 had answered")
 	}
@@ -99,7 +99,7 @@ func TestNoShardWaitsForAnotherOneToTellItsOrphans(t *testing.T) {
 
 func TestAnAdoptedOrphanHasAWorkspaceLikeTheOneThatItHasLost(t *testing.T) {
 	f := newOrphan(t)
-	f.led()
+	f.lead()
 	o, err := f.admin.Adopt(t.Context(), "x7", "")
 	done(t, err)
 	if o.Shard != "eu1" || o.Workspace != "c1|w" {
@@ -115,7 +115,7 @@ func TestAnAdoptedOrphanHasAWorkspaceLikeTheOneThatItHasLost(t *testing.T) {
 	if typ := ws.Spec.Type; typ == nil || typ.Path != "root:org" || typ.Name != "team" || ws.Spec.Cluster != "" {
 		t.Errorf("spec %+v", ws.Spec)
 	}
-	refused(t, justErr(f.admin.Adopt(t.Context(), "x7", "")), "x7 is no orphan")
+	mustRefuse(t, justErr(f.admin.Adopt(t.Context(), "x7", "")), "x7 is no orphan")
 }
 
 func justErr(_ Orphan, err error) error { return err }
@@ -143,11 +143,11 @@ func TestAnAdoptionThatWasCutShortGoesOn(t *testing.T) {
 		})
 		return justErr(f.admin.Adopt(ctx, "x7", ""))
 	}
-	refused(t, cutShort(), "is there, and has not adopted logical cluster x7 yet", "call this again")
+	mustRefuse(t, cutShort(), "is there, and has not adopted logical cluster x7 yet", "call this again")
 	ws := workspaceOf("", "eu1/x7")
 	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceScheduled, "Unschedulable", v1alpha1.ConditionSeverityError, "that shard is not heard")
 	f.shards["us1"].set(t, "c1", ws)
-	refused(t, cutShort(), "(that shard is not heard)")
+	mustRefuse(t, cutShort(), "(that shard is not heard)")
 	reads := each(func(n int64) {
 		if n == waiting {
 			f.shards["eu1"].set(t, "x7", clusterAt("root:c:w"))
@@ -173,10 +173,10 @@ func TestWhatIsNoOrphanIsNeitherAdoptedNorDeleted(t *testing.T) {
 		"none":                        {func(*testing.T, *fakes) {}, "x8", "", "x8 is no orphan", "x8 is no orphan"},
 		"unknown":                     {func(*testing.T, *fakes) {}, "x9", "", "regent shard orphans lists those that are", "regent shard orphans lists those that are"},
 		"it is being deleted": {func(t *testing.T, f *fakes) {
-			f.shards["eu1"].set(t, "x7", clusterAt("root:c:w", lost, func(lc *corev1alpha1.LogicalCluster) { now := metav1.Now(); lc.DeletionTimestamp = &now }))
+			f.shards["eu1"].set(t, "x7", clusterAt("root:c:w", orphan, func(lc *corev1alpha1.LogicalCluster) { now := metav1.Now(); lc.DeletionTimestamp = &now }))
 		}, "x7", "", "is being deleted", "is being deleted"},
 		"two shards have it": {func(t *testing.T, f *fakes) {
-			f.shards["us1"].set(t, "x7", clusterAt("root:c:w", lost))
+			f.shards["us1"].set(t, "x7", clusterAt("root:c:w", orphan))
 		}, "x7", "", "give --shard", "give --shard"},
 		"its Workspace is back": {func(t *testing.T, f *fakes) {
 			f.shards["us1"].set(t, "c1", workspaceOf("x7", ""))
@@ -213,7 +213,7 @@ func TestWhatIsNoOrphanIsNeitherAdoptedNorDeleted(t *testing.T) {
 			eu1.mu.Lock()
 			defer eu1.mu.Unlock()
 			eu1.before = func(*http.Request) {
-				eu1.set(t, "x7", clusterAt("root:c:w", lost, func(lc *corev1alpha1.LogicalCluster) { conditions.Delete(lc, clusters.ConditionOrphaned) }))
+				eu1.set(t, "x7", clusterAt("root:c:w", orphan, func(lc *corev1alpha1.LogicalCluster) { conditions.Delete(lc, clusters.ConditionOrphaned) }))
 			}
 		}, "x7", "", "", "may be no orphan any more"},
 	} {
@@ -224,7 +224,7 @@ func TestWhatIsNoOrphanIsNeitherAdoptedNorDeleted(t *testing.T) {
 				f := newOrphan(t)
 				tc.arrange(t, f)
 				if want == "" {
-					f.led()
+					f.lead()
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()

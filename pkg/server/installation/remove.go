@@ -36,21 +36,21 @@ func (a *Admin) Remove(ctx context.Context, name string) error {
 	if err := a.awaitCordon(ctx, all, name); err != nil {
 		return err
 	}
-	var left []string
+	var blocking []string
 	for _, shard := range all {
 		clients, err := a.of(shard)
 		if err != nil {
 			return err
 		}
-		held, err := heldBy(ctx, clients, shard, name)
+		blockers, err := findBlockers(ctx, clients, shard, name)
 		if err != nil {
 			return fmt.Errorf("shard %s does not say what it has, and so %s may still have clusters: %w", shard.Name, name, err)
 		}
-		left = append(left, held...)
+		blocking = append(blocking, blockers...)
 	}
-	if len(left) > 0 {
+	if len(blocking) > 0 {
 		return fmt.Errorf("%s takes no new logical clusters any more, and cannot be removed yet, for it still has %d: %s. Delete their Workspaces, and try again",
-			name, len(left), shortened(left))
+			name, len(blocking), shorten(blocking))
 	}
 	return a.change(ctx, name, func(s *corev1alpha1.Shard) error {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.RemovedAnnotation, "true")
@@ -70,8 +70,8 @@ func (a *Admin) awaitCordon(ctx context.Context, all []*corev1alpha1.Shard, name
 			return err
 		}
 		err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			copied, err := clients.Shards.Get(clusters.With(ctx, clusters.SystemShards), name, metav1.GetOptions{})
-			return err == nil && clusters.IsCordoned(copied), err
+			copy, err := clients.Shards.Get(clusters.With(ctx, clusters.SystemShards), name, metav1.GetOptions{})
+			return err == nil && clusters.IsCordoned(copy), err
 		})
 		if err != nil {
 			return fmt.Errorf("shard %s does not say that it knows that %s is cordoned, and may still assign clusters to it: %w", shard.Name, name, err)
@@ -85,9 +85,9 @@ func (a *Admin) awaitCordon(ctx context.Context, all []*corev1alpha1.Shard, name
 	}
 }
 
-// heldBy returns what a shard knows of clusters that the shard called name has: those that it has assigned there, or if
+// findBlockers returns what a shard knows of clusters that the shard called name has: those that it has assigned there, or if
 // it is that shard, its own.
-func heldBy(ctx context.Context, clients controllers.Clients, shard *corev1alpha1.Shard, name string) (held []string, err error) {
+func findBlockers(ctx context.Context, clients controllers.Clients, shard *corev1alpha1.Shard, name string) (blockers []string, err error) {
 	everywhere := clusters.With(ctx, clusters.Wildcard)
 	if shard.Name == name {
 		list, err := clients.LogicalClusters.List(everywhere, metav1.ListOptions{})
@@ -95,18 +95,18 @@ func heldBy(ctx context.Context, clients controllers.Clients, shard *corev1alpha
 			return nil, err
 		}
 		for i := range list.Items {
-			held = append(held, pathOf(&list.Items[i]))
+			blockers = append(blockers, pathOf(&list.Items[i]))
 		}
-		return held, nil
+		return blockers, nil
 	}
 	list, err := clients.Workspaces.List(everywhere, metav1.ListOptions{LabelSelector: clusters.ShardLabel + "=" + name})
 	if err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
-		held = append(held, "workspace "+clusters.KeyOf(&list.Items[i]).String())
+		blockers = append(blockers, "workspace "+clusters.KeyOf(&list.Items[i]).String())
 	}
-	return held, nil
+	return blockers, nil
 }
 
 func pathOf(lc *corev1alpha1.LogicalCluster) string {
@@ -116,8 +116,8 @@ func pathOf(lc *corev1alpha1.LogicalCluster) string {
 	return clusters.KeyOf(lc).Cluster.String()
 }
 
-// shortened returns the first few of names.
-func shortened(names []string) string {
+// shorten returns the first few of names.
+func shorten(names []string) string {
 	const most = 10
 	slices.Sort(names)
 	if len(names) > most {

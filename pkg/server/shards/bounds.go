@@ -28,18 +28,18 @@ func boundsOf(shard string) bounds {
 	return bounds{shard: shard, header: 30 * time.Second, whole: 2 * time.Minute, size: 512 << 20, object: 8 << 20}
 }
 
-// Bounded returns a transport to one shard through next. It gives up answers that never come or never end.
-func Bounded(shard string, next http.RoundTripper) http.RoundTripper {
-	return &bounded{bounds: boundsOf(shard), next: next}
+// Bound returns a transport to one shard through next. It gives up answers that never come or never end.
+func Bound(shard string, next http.RoundTripper) http.RoundTripper {
+	return &bounder{bounds: boundsOf(shard), next: next}
 }
 
-type bounded struct {
+type bounder struct {
 	bounds
 	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (r *bounded) RoundTrip(req *http.Request) (*http.Response, error) { return r.ask(req, r.next) }
+func (r *bounder) RoundTrip(req *http.Request) (*http.Response, error) { return r.ask(req, r.next) }
 
 // ask sends a request through next.
 func (b bounds) ask(req *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -110,4 +110,4 @@ func (b *boundedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-var _ http.RoundTripper = (*bounded)(nil)
+var _ http.RoundTripper = (*bounder)(nil)

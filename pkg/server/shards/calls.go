@@ -20,14 +20,14 @@ type Calls struct {
 	shard, fingerprint string
 	connect            func(*tls.Config) (*http.Transport, error)
 
-	mu      sync.Mutex
-	with    *call
-	current *http.Transport
-	retired []retired
+	mu       sync.Mutex
+	with     *call
+	current  *http.Transport
+	retirees []retiree
 }
 
-// retired is a transport that gets no new requests.
-type retired struct {
+// retiree is a transport that gets no new requests.
+type retiree struct {
 	*http.Transport
 	since time.Time
 }
@@ -77,19 +77,19 @@ func (c *Calls) now() (*http.Transport, error) {
 // any more: what they show has expired. The caller holds mu.
 func (c *Calls) retire() {
 	if c.current != nil {
-		c.retired = append(c.retired, retired{c.current, time.Now()})
+		c.retirees = append(c.retirees, retiree{c.current, time.Now()})
 	}
-	for _, old := range c.retired {
+	for _, old := range c.retirees {
 		old.CloseIdleConnections()
 	}
-	c.retired = slices.DeleteFunc(c.retired, func(old retired) bool { return time.Since(old.since) > callValidity })
+	c.retirees = slices.DeleteFunc(c.retirees, func(old retiree) bool { return time.Since(old.since) > callValidity })
 }
 
 // CloseIdleConnections closes all connections over which nothing is under way.
 func (c *Calls) CloseIdleConnections() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, old := range c.retired {
+	for _, old := range c.retirees {
 		old.CloseIdleConnections()
 	}
 	if c.current != nil {

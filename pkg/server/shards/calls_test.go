@@ -22,10 +22,10 @@ func TestNewRequestsShowTheLatestKeysAndThoseUnderWayGoOn(t *testing.T) {
 	front := pki.Member{Kind: pki.KindFront, Name: "f"}
 	var authority atomic.Pointer[pki.Authority]
 	authority.Store(i.newAuthority(front))
-	shown := make(chan string, 3)
+	certificates := make(chan string, 3)
 	goOn := make(chan struct{})
 	there := i.serve(i.authority(shardNamed("eu1")), func(w http.ResponseWriter, req *http.Request) {
-		shown <- pki.Fingerprint(req.TLS.PeerCertificates[1])
+		certificates <- pki.Fingerprint(req.TLS.PeerCertificates[1])
 		if req.URL.Path == "/watch" {
 			_ = http.NewResponseController(w).Flush()
 			<-goOn
@@ -57,14 +57,14 @@ func TestNewRequestsShowTheLatestKeysAndThoseUnderWayGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := <-shown
+	first := <-certificates
 	read(i.send(calls, http.MethodGet, "/"))
-	if again := <-shown; again != first || there.connections.Load() != 1 {
+	if again := <-certificates; again != first || there.connections.Load() != 1 {
 		t.Errorf("the same keys are shown over %d connections", there.connections.Load())
 	}
 	authority.Store(i.newAuthority(front))
 	read(i.send(calls, http.MethodGet, "/"))
-	if later := <-shown; later == first || there.connections.Load() != 2 {
+	if later := <-certificates; later == first || there.connections.Load() != 2 {
 		t.Errorf("other keys are shown: %t, over %d connections", later != first, there.connections.Load())
 	}
 	close(goOn)

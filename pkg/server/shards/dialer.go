@@ -47,7 +47,7 @@ func (d *Dialer) Transport() *http.Transport { return newTransport(d.dial) }
 // dial connects. Its error is a *net.OpError of a dial: nothing of a request was sent.
 func (d *Dialer) dial(ctx context.Context, network, _ string) (conn net.Conn, err error) {
 	err = d.replicas.try(ctx, func(replica *url.URL, last bool) (err error) {
-		conn, err = accepted(ctx, network, addressOf(replica), d.tls, last)
+		conn, err = connect(ctx, network, addressOf(replica), d.tls, last)
 		return err
 	})
 	if err != nil {
@@ -82,8 +82,8 @@ func addressOf(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// accepted returns a connection over which TLS is spoken. last: there is no other replica to try.
-func accepted(ctx context.Context, network, address string, config *tls.Config, last bool) (net.Conn, error) {
+// connect returns a connection over which TLS is spoken. last: there is no other replica to try.
+func connect(ctx context.Context, network, address string, config *tls.Config, last bool) (net.Conn, error) {
 	within := acceptTimeout
 	if last {
 		within = lastAcceptTimeout

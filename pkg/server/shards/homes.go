@@ -34,8 +34,8 @@ type HomesConfig struct {
 	Members func() ([]string, error)
 	// Heard returns which of them are heard.
 	Heard func() map[string]bool
-	// Confirmed outlives this process. Nil: what is known is forgotten with it.
-	Confirmed Confirmed
+	// Memory outlives this process. Nil: what is known is forgotten with it.
+	Memory Memory
 	// Live reads other shards, and Here this one.
 	Live controllers.ShardReader
 	Here interface {
@@ -44,9 +44,9 @@ type HomesConfig struct {
 	}
 }
 
-// Confirmed remembers, for all replicas of this shard and beyond their restarts, which shard has a logical cluster. It
+// Memory remembers, for all replicas of this shard and beyond their restarts, which shard has a logical cluster. It
 // may forget.
-type Confirmed interface {
+type Memory interface {
 	// Home returns the shard that has a cluster, or an empty string.
 	Home(ctx context.Context, cluster logicalcluster.Name) string
 	Remember(ctx context.Context, cluster logicalcluster.Name, shard string)
@@ -60,24 +60,24 @@ type Confirmed interface {
 // it with NewHomes. All methods may be called at any time on any goroutine.
 type Homes struct {
 	cfg   HomesConfig
-	known *lru.Cache // shards by cluster
+	cache *lru.Cache // shards by cluster
 }
 
 // NewHomes returns a Homes that remembers nothing.
-func NewHomes(cfg HomesConfig) *Homes { return &Homes{cfg: cfg, known: lru.New(rememberedHomes)} }
+func NewHomes(cfg HomesConfig) *Homes { return &Homes{cfg: cfg, cache: lru.New(rememberedHomes)} }
 
 // Check returns an error unless a logical cluster is on another shard.
 func (h *Homes) Check(ctx context.Context, shard string, cluster logicalcluster.Name) error {
 	if cluster == clusters.Root {
 		return same(h.cfg.Root, shard, cluster)
 	}
-	if home, ok := h.known.Get(cluster); ok {
+	if home, ok := h.cache.Get(cluster); ok {
 		return same(home.(string), shard, cluster)
 	}
 	if err := h.find(ctx, shard, cluster); err != nil {
 		return err
 	}
-	h.known.Add(cluster, shard)
+	h.cache.Add(cluster, shard)
 	return nil
 }
 
@@ -100,25 +100,25 @@ func (h *Homes) find(ctx context.Context, shard string, cluster logicalcluster.N
 	if err != nil {
 		return fmt.Errorf("shard %s does not say that it has logical cluster %s: %w", shard, cluster, err)
 	}
-	if h.assigned(ctx, shard, cluster, says) {
+	if h.isAssigned(ctx, shard, cluster, says) {
 		return nil
 	}
-	if h.cfg.Confirmed == nil {
+	if h.cfg.Memory == nil {
 		return h.nobodyElse(ctx, shard, cluster)
 	}
-	if home := h.cfg.Confirmed.Home(ctx, cluster); home != "" {
+	if home := h.cfg.Memory.Home(ctx, cluster); home != "" {
 		return same(home, shard, cluster)
 	}
 	if err := h.nobodyElse(ctx, shard, cluster); err != nil {
 		return err
 	}
-	h.cfg.Confirmed.Remember(ctx, cluster, shard)
+	h.cfg.Memory.Remember(ctx, cluster, shard)
 	return nil
 }
 
-// assigned reports whether another shard than the one that says that it has a logical cluster has assigned the cluster
+// isAssigned reports whether another shard than the one that says that it has a logical cluster has assigned the cluster
 // to it.
-func (h *Homes) assigned(ctx context.Context, shard string, cluster logicalcluster.Name, says *corev1alpha1.LogicalCluster) bool {
+func (h *Homes) isAssigned(ctx context.Context, shard string, cluster logicalcluster.Name, says *corev1alpha1.LogicalCluster) bool {
 	parent, owner := says.Labels[clusters.OwnerShardLabel], says.Spec.Owner
 	if parent == "" || parent == shard || owner == nil {
 		return false

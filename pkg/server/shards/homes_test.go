@@ -18,20 +18,20 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// told is what the shards of an installation say. Shard here is the one that asks.
-type told struct {
+// witnesses are what the shards of an installation say. Shard here is the one that asks.
+type witnesses struct {
 	// shards and their parents, by "<shard> has <cluster>": the parent's shard, or empty: the same
 	clusters map[string]string
 	// the shard to which the Workspace of cluster c1 is assigned, by the shard that says so
 	workspaces map[string]string
 	down       []string
 	members    error
-	confirmed  *remembered
+	confirmed  *notebook
 	mu         sync.Mutex
 	reads      int
 }
 
-func (s *told) LogicalCluster(_ context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+func (s *witnesses) LogicalCluster(_ context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
 	s.mu.Lock()
 	s.reads++
 	s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *told) LogicalCluster(_ context.Context, shard string, cluster logicalcl
 	return lc, nil
 }
 
-func (s *told) Workspace(_ context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
+func (s *witnesses) Workspace(_ context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
 	to, ok := s.workspaces[shard]
 	if !ok || key != (clusters.Key{Cluster: "parent", Name: "w"}) || slices.Contains(s.down, shard) {
 		return nil, apierrors.NewNotFound(tenancyv1alpha1.Resource("workspaces"), key.Name)
@@ -58,17 +58,17 @@ func (s *told) Workspace(_ context.Context, shard string, key clusters.Key) (*te
 }
 
 // own is what shard here has.
-type own struct{ *told }
+type own struct{ *witnesses }
 
 func (o own) LogicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
-	return o.told.LogicalCluster(ctx, "here", cluster)
+	return o.witnesses.LogicalCluster(ctx, "here", cluster)
 }
 
 func (o own) Workspace(ctx context.Context, cluster logicalcluster.Name, name string) (*tenancyv1alpha1.Workspace, error) {
-	return o.told.Workspace(ctx, "here", clusters.Key{Cluster: cluster, Name: name})
+	return o.witnesses.Workspace(ctx, "here", clusters.Key{Cluster: cluster, Name: name})
 }
 
-func (s *told) heard() map[string]bool {
+func (s *witnesses) heard() map[string]bool {
 	out := map[string]bool{"a": true, "b": true, "root": true}
 	for _, shard := range s.down {
 		out[shard] = false
@@ -76,13 +76,13 @@ func (s *told) heard() map[string]bool {
 	return out
 }
 
-func (s *told) homes() *Homes {
+func (s *witnesses) homes() *Homes {
 	cfg := HomesConfig{
 		Own: "here", Root: "root", Live: s, Here: own{s}, Heard: s.heard,
 		Members: func() ([]string, error) { return slices.Sorted(maps.Keys(s.heard())), s.members },
 	}
 	if s.confirmed != nil {
-		cfg.Confirmed = s.confirmed
+		cfg.Memory = s.confirmed
 	}
 	return NewHomes(cfg)
 }
@@ -90,22 +90,22 @@ func (s *told) homes() *Homes {
 // Whether cluster c1 is on shard a.
 func TestAShardAloneIsNotBelievedThatItHasACluster(t *testing.T) {
 	for name, c := range map[string]struct {
-		told *told
+		all  *witnesses
 		want string // a part of the error; empty: none
 	}{
-		"it does not say so":                                    {&told{}, "shard a does not say that it has"},
-		"this shard has the cluster":                            {&told{clusters: map[string]string{"here has c1": "", "a has c1": ""}}, "is on shard here"},
-		"a third shard has assigned it":                         {&told{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}}, ""},
-		"so it has, and another one is down":                    {&told{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}, down: []string{"root"}}, ""},
-		"this shard has assigned it":                            {&told{clusters: map[string]string{"a has c1": "here"}, workspaces: map[string]string{"here": "a"}, down: []string{"root", "b"}}, ""},
-		"it has assigned it to itself":                          {&told{clusters: map[string]string{"a has c1": ""}, workspaces: map[string]string{"a": "a"}}, ""},
-		"it has assigned it to itself, and another one has it":  {&told{clusters: map[string]string{"a has c1": "", "b has c1": "root"}, workspaces: map[string]string{"a": "a", "root": "b"}}, "shard b has logical cluster c1, too"},
-		"it has assigned it to itself, and another one is down": {&told{clusters: map[string]string{"a has c1": "a"}, workspaces: map[string]string{"a": "a"}, down: []string{"b"}}, "shard b is not heard"},
-		"a third shard has assigned it to another one":          {&told{clusters: map[string]string{"a has c1": "root", "b has c1": "root"}, workspaces: map[string]string{"root": "b"}}, "shard b has logical cluster c1, too"},
-		"the third shard is down":                               {&told{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}, down: []string{"b"}}, "shard b is not heard"},
-		"who is a member is not known":                          {&told{clusters: map[string]string{"a has c1": ""}, members: errors.New("not read yet")}, "not read yet"},
+		"it does not say so":                                    {&witnesses{}, "shard a does not say that it has"},
+		"this shard has the cluster":                            {&witnesses{clusters: map[string]string{"here has c1": "", "a has c1": ""}}, "is on shard here"},
+		"a third shard has assigned it":                         {&witnesses{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}}, ""},
+		"so it has, and another one is down":                    {&witnesses{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}, down: []string{"root"}}, ""},
+		"this shard has assigned it":                            {&witnesses{clusters: map[string]string{"a has c1": "here"}, workspaces: map[string]string{"here": "a"}, down: []string{"root", "b"}}, ""},
+		"it has assigned it to itself":                          {&witnesses{clusters: map[string]string{"a has c1": ""}, workspaces: map[string]string{"a": "a"}}, ""},
+		"it has assigned it to itself, and another one has it":  {&witnesses{clusters: map[string]string{"a has c1": "", "b has c1": "root"}, workspaces: map[string]string{"a": "a", "root": "b"}}, "shard b has logical cluster c1, too"},
+		"it has assigned it to itself, and another one is down": {&witnesses{clusters: map[string]string{"a has c1": "a"}, workspaces: map[string]string{"a": "a"}, down: []string{"b"}}, "shard b is not heard"},
+		"a third shard has assigned it to another one":          {&witnesses{clusters: map[string]string{"a has c1": "root", "b has c1": "root"}, workspaces: map[string]string{"root": "b"}}, "shard b has logical cluster c1, too"},
+		"the third shard is down":                               {&witnesses{clusters: map[string]string{"a has c1": "b"}, workspaces: map[string]string{"b": "a"}, down: []string{"b"}}, "shard b is not heard"},
+		"who is a member is not known":                          {&witnesses{clusters: map[string]string{"a has c1": ""}, members: errors.New("not read yet")}, "not read yet"},
 	} {
-		err := c.told.homes().Check(t.Context(), "a", "c1")
+		err := c.all.homes().Check(t.Context(), "a", "c1")
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -113,7 +113,7 @@ func TestAShardAloneIsNotBelievedThatItHasACluster(t *testing.T) {
 }
 
 func TestTheRootShardHasClusterRootAndNobodyElse(t *testing.T) {
-	s := &told{clusters: map[string]string{"a has root": ""}}
+	s := &witnesses{clusters: map[string]string{"a has root": ""}}
 	if err := s.homes().Check(t.Context(), "a", clusters.Root); err == nil {
 		t.Error("another shard is believed that it has cluster root")
 	}
@@ -123,7 +123,7 @@ func TestTheRootShardHasClusterRootAndNobodyElse(t *testing.T) {
 }
 
 func TestAHomeIsAskedForOnce(t *testing.T) {
-	s := &told{clusters: map[string]string{"a has c1": ""}}
+	s := &witnesses{clusters: map[string]string{"a has c1": ""}}
 	h := s.homes()
 	for range 3 {
 		if err := h.Check(t.Context(), "a", "c1"); err != nil {
@@ -144,22 +144,22 @@ func TestAHomeIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// remembered is a Confirmed in memory.
-type remembered struct {
+// notebook is a Memory that ends with the test.
+type notebook struct {
 	homes map[logicalcluster.Name]string
 }
 
-func (r *remembered) Home(_ context.Context, cluster logicalcluster.Name) string {
+func (r *notebook) Home(_ context.Context, cluster logicalcluster.Name) string {
 	return r.homes[cluster]
 }
 
-func (r *remembered) Remember(_ context.Context, cluster logicalcluster.Name, shard string) {
+func (r *notebook) Remember(_ context.Context, cluster logicalcluster.Name, shard string) {
 	r.homes[cluster] = shard
 }
 
 // What all shards have confirmed is known to the next process, too: also while one of them is down.
 func TestWhatAllHaveConfirmedOutlivesTheProcess(t *testing.T) {
-	s := &told{clusters: map[string]string{"a has c1": "", "b has c1": ""}, confirmed: &remembered{map[logicalcluster.Name]string{}}}
+	s := &witnesses{clusters: map[string]string{"a has c1": "", "b has c1": ""}, confirmed: &notebook{map[logicalcluster.Name]string{}}}
 	if err := s.homes().Check(t.Context(), "a", "c1"); err == nil || len(s.confirmed.homes) != 0 {
 		t.Errorf("two shards have it: %v, remembered %v", err, s.confirmed.homes)
 	}

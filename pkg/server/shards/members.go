@@ -19,8 +19,8 @@ type Member struct {
 	Authority string
 }
 
-// Reading reads one member.
-type Reading struct {
+// Follower reads one member.
+type Follower struct {
 	// Run reads until ctx ends, and returns when all reading has ended.
 	Run func(ctx context.Context)
 	// Move makes Run read at other URLs. An error has changed nothing. Nil: the member is opened anew.
@@ -32,23 +32,23 @@ type Reading struct {
 
 // Members reads each member of the installation as long as it is one. Make it with NewMembers. It is for one goroutine.
 type Members struct {
-	open func(Member) (Reading, error)
-	now  map[string]*running
+	open func(Member) (Follower, error)
+	now  map[string]*entry
 	// faults are why members are not read, or not where they are now, as it was logged.
 	faults map[string]string
 }
 
-// running is a member that is read.
-type running struct {
-	Reading
+// entry is a member that is read.
+type entry struct {
+	Follower
 	Member
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
 // NewMembers returns Members of which none is read. open makes what reads one.
-func NewMembers(open func(Member) (Reading, error)) *Members {
-	return &Members{open: open, now: map[string]*running{}, faults: map[string]string{}}
+func NewMembers(open func(Member) (Follower, error)) *Members {
+	return &Members{open: open, now: map[string]*entry{}, faults: map[string]string{}}
 }
 
 // retryPeriod is how long a member that cannot be set up waits at least for the next attempt; at most twice as long. Its
@@ -57,17 +57,17 @@ const retryPeriod = 15 * time.Second
 
 // Keep reads the wanted members, and no others. Those that are not wanted any more, or that are others now, have ended
 // when it returns. again gets a value when Keep should be called again, because some could not be set up; nil: all were.
-func (m *Members) Keep(ctx context.Context, wanted map[string]Member) (again <-chan time.Time) {
-	m.end(func(one *running) bool {
-		now, ok := wanted[one.Name]
+func (m *Members) Keep(ctx context.Context, all map[string]Member) (again <-chan time.Time) {
+	m.end(func(one *entry) bool {
+		now, ok := all[one.Name]
 		return !ok || now.Authority != one.Authority || one.Move == nil && !slices.Equal(now.URLs, one.URLs)
 	}, true)
-	failed := false
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		failed = !m.keep(ctx, wanted[name]) || failed
+	fails := false
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fails = !m.keep(ctx, all[name]) || fails
 	}
-	maps.DeleteFunc(m.faults, func(name, _ string) bool { _, ok := wanted[name]; return !ok })
-	if failed {
+	maps.DeleteFunc(m.faults, func(name, _ string) bool { _, ok := all[name]; return !ok })
+	if fails {
 		return time.After(wait.Jitter(retryPeriod, 1))
 	}
 	return nil
@@ -97,12 +97,12 @@ func (m *Members) keep(ctx context.Context, member Member) bool {
 }
 
 func (m *Members) start(ctx context.Context, member Member) error {
-	reading, err := m.open(member)
+	follower, err := m.open(member)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("peer", member.Name)))
-	one := &running{Reading: reading, Member: member, stop: stop, ended: make(chan struct{})}
+	one := &entry{Follower: follower, Member: member, stop: stop, ended: make(chan struct{})}
 	m.now[member.Name] = one
 	go func() {
 		defer close(one.ended)
@@ -112,10 +112,10 @@ func (m *Members) start(ctx context.Context, member Member) error {
 }
 
 // Close ends all reading. It returns when all has ended.
-func (m *Members) Close() { m.end(func(*running) bool { return true }, false) }
+func (m *Members) Close() { m.end(func(*entry) bool { return true }, false) }
 
 // end ends the reading of those that ends names, all at the same time, and perhaps has them forgotten.
-func (m *Members) end(ends func(*running) bool, forget bool) {
+func (m *Members) end(ends func(*entry) bool, forget bool) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	for name, one := range m.now {

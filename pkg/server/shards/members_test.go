@@ -19,8 +19,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// played plays what reads members, and writes down what becomes of it.
-type played struct {
+// player plays what reads members, and writes down what becomes of it.
+type player struct {
 	mu     sync.Mutex
 	events []string
 	fault  error // of open and Move
@@ -28,14 +28,14 @@ type played struct {
 	lasts  time.Duration
 }
 
-func (p *played) note(format string, args ...any) {
+func (p *player) note(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.events = append(p.events, fmt.Sprintf(format, args...))
 }
 
 // was returns what has happened since it was last called.
-func (p *played) was() []string {
+func (p *player) was() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := p.events
@@ -43,9 +43,9 @@ func (p *played) was() []string {
 	return out
 }
 
-func (p *played) open(m Member) (Reading, error) {
+func (p *player) open(m Member) (Follower, error) {
 	p.note("open %s at %s", m.Name, m.URLs)
-	out := Reading{
+	out := Follower{
 		Run: func(ctx context.Context) {
 			<-ctx.Done()
 			time.Sleep(p.lasts)
@@ -77,7 +77,7 @@ func TestMembersAreReadWhileTheyAreWanted(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		t.Run(fmt.Sprintf("moves %t", moves), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &played{moves: moves, lasts: time.Second}
+				p := &player{moves: moves, lasts: time.Second}
 				m := NewMembers(p.open)
 				moved := []string{"a ends", "forget a", "open a at [2]"}
 				if moves {
@@ -135,15 +135,15 @@ func TestMembersAreReadWhileTheyAreWanted(t *testing.T) {
 
 func TestAMemberThatCannotBeSetUpIsTriedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
-		before, wanted map[string]Member
-		attempt        string
+		before, after map[string]Member
+		attempt       string
 	}{
 		"one that comes": {nil, members("a=1"), "open a at [1]"},
 		"one that moves": {members("a=1"), members("a=2"), "move a to [2]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &played{moves: true}
+				p := &player{moves: true}
 				m := NewMembers(p.open)
 				defer m.Close()
 				var logged []string
@@ -153,7 +153,7 @@ func TestAMemberThatCannotBeSetUpIsTriedAgain(t *testing.T) {
 				p.fault = errors.New("no key yet")
 				for range 10 {
 					began := time.Now()
-					again := m.Keep(ctx, c.wanted)
+					again := m.Keep(ctx, c.after)
 					if again == nil {
 						t.Fatal("it is not to be tried again")
 					}
@@ -169,10 +169,10 @@ func TestAMemberThatCannotBeSetUpIsTriedAgain(t *testing.T) {
 					t.Errorf("of ten attempts was logged: %q", logged)
 				}
 				p.fault = nil
-				if again := m.Keep(ctx, c.wanted); again != nil || !slices.Equal(p.was(), []string{c.attempt}) {
+				if again := m.Keep(ctx, c.after); again != nil || !slices.Equal(p.was(), []string{c.attempt}) {
 					t.Error("it is not read once it can be")
 				}
-				if again := m.Keep(ctx, c.wanted); again != nil || p.was() != nil {
+				if again := m.Keep(ctx, c.after); again != nil || p.was() != nil {
 					t.Error("it is set up twice")
 				}
 			})

@@ -41,14 +41,14 @@ func newPeer(own string, caller *Caller, m Member) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.workspaces = clusters.NewForeignInformer[*tenancyv1alpha1.Workspace](InOneHistory(labelled(clusters.ListWatch(p.clients.Workspaces), clusters.ShardLabel+"="+own)))
-	p.logicalClusters = clusters.NewForeignInformer[*corev1alpha1.LogicalCluster](InOneHistory(labelled(clusters.ListWatch(p.clients.LogicalClusters), clusters.OwnerShardLabel+"="+own)))
+	p.workspaces = clusters.NewForeignInformer[*tenancyv1alpha1.Workspace](InOneHistory(withLabel(clusters.ListWatch(p.clients.Workspaces), clusters.ShardLabel+"="+own)))
+	p.logicalClusters = clusters.NewForeignInformer[*corev1alpha1.LogicalCluster](InOneHistory(withLabel(clusters.ListWatch(p.clients.LogicalClusters), clusters.OwnerShardLabel+"="+own)))
 	p.shards = clusters.NewForeignInformer[*corev1alpha1.Shard](InOneHistory(clusters.ListWatch(p.clients.Shards)))
 	return p, nil
 }
 
 // labelled lists and watches the objects with a label only.
-func labelled(lw cache.ListerWatcherWithContext, selector string) cache.ListerWatcherWithContext {
+func withLabel(lw cache.ListerWatcherWithContext, selector string) cache.ListerWatcherWithContext {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.LabelSelector = selector
@@ -83,13 +83,13 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 	metric := shardHeard.WithLabelValues(name)
 	metric.Set(0)
 	defer shardHeard.DeleteLabelValues(name)
-	p.open.Follow(ctx, watches, p.synced, Hearing{
-		Heard: func() {
+	p.open.Tell(ctx, watches, p.behind, Listener{
+		Hears: func() {
 			contact.Set(name, true)
 			metric.Set(1)
 			log.Info("Another shard is heard", "replicas", p.member.URLs)
 		},
-		Unheard: func() {
+		Misses: func() {
 			metric.Set(0)
 			contact.Set(name, false)
 			log.Error(p.transport.lastFault(), "Another shard is not heard: it gets no new logical clusters, and what waits for it goes on when it is heard", "replicas", p.member.URLs)
@@ -108,7 +108,7 @@ func (p *peer) tellContact(ctx context.Context, contact *controllers.Contact) {
 const watches = 3
 
 // synced returns a channel that is closed when one more cache is filled, and nil if all are.
-func (p *peer) synced() <-chan struct{} {
+func (p *peer) behind() <-chan struct{} {
 	for _, one := range []<-chan struct{}{p.workspaces.Synced(), p.logicalClusters.Synced(), p.shards.Synced()} {
 		select {
 		case <-one:

@@ -27,8 +27,8 @@ func TestAShardIsHeardUntilItsWatchesAreAwayForASecond(t *testing.T) {
 			shards:          controllertest.Informer(t, controllertest.NewSource[*corev1alpha1.Shard](), nil),
 		}
 		contact := &controllers.Contact{}
-		var told []string
-		defer contact.Follow(func(shard string, heard bool) { told = append(told, fmt.Sprint(shard, heard)) })()
+		var news []string
+		defer contact.Follow(func(shard string, heard bool) { news = append(news, fmt.Sprint(shard, heard)) })()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { p.tellContact(ctx, contact) })
@@ -53,14 +53,14 @@ func TestAShardIsHeardUntilItsWatchesAreAwayForASecond(t *testing.T) {
 			{"all are away", -2, time.Hour, nil},
 			{"all are back", 3, 0, []string{"eu1true"}},
 		} {
-			told = nil
+			news = nil
 			if step.watch != 0 {
 				open.count(step.watch)
 			}
 			time.Sleep(step.lasts)
 			synctest.Wait()
-			if !slices.Equal(told, step.expect) {
-				t.Errorf("%s: told %v, want %v", step.what, told, step.expect)
+			if !slices.Equal(news, step.expect) {
+				t.Errorf("%s: told %v, want %v", step.what, news, step.expect)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ import (
 // for a revision that it has not reached, and then asks its client to come again, which takes a minute and more if
 // nothing is written there.
 func InOneHistory(lw cache.ListerWatcherWithContext) cache.ListerWatcherWithContext {
-	h := &history{of: lw, listed: map[process]bool{}}
+	h := &history{of: lw, listers: map[process]bool{}}
 	return &cache.ListWatch{ListWithContextFunc: h.list, WatchFuncWithContext: h.watch}
 }
 
@@ -42,12 +42,12 @@ type history struct {
 	of cache.ListerWatcherWithContext
 
 	mu sync.Mutex
-	// listed are the processes that have answered lists since the last watch was refused.
-	listed map[process]bool
+	// listers are the processes that have answered lists since the last watch was refused.
+	listers map[process]bool
 }
 
-// reading is in the context of a request: which informer asks, and whether for a watch.
-type reading struct {
+// purpose is in the context of a request: which informer asks, and whether for a watch.
+type purpose struct {
 	*history
 	watch bool
 }
@@ -58,31 +58,31 @@ func (h *history) list(ctx context.Context, opts metav1.ListOptions) (runtime.Ob
 	if opts.ResourceVersion != "0" {
 		opts.ResourceVersion, opts.ResourceVersionMatch = "", "" // it may be one of another history
 	}
-	return h.of.ListWithContext(context.WithValue(ctx, readingKey{}, reading{h, false}), opts)
+	return h.of.ListWithContext(context.WithValue(ctx, readingKey{}, purpose{h, false}), opts)
 }
 
 func (h *history) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return h.of.WatchWithContext(context.WithValue(ctx, readingKey{}, reading{h, true}), opts)
+	return h.of.WatchWithContext(context.WithValue(ctx, readingKey{}, purpose{h, true}), opts)
 }
 
 // check returns an error if the informer that has sent a request cannot use the answer.
 func check(req *http.Request, resp *http.Response) error {
-	r, ok := req.Context().Value(readingKey{}).(reading)
+	r, ok := req.Context().Value(readingKey{}).(purpose)
 	if !ok || resp.StatusCode != http.StatusOK || resp.TLS == nil || len(resp.TLS.PeerCertificates) == 0 {
 		return nil
 	}
-	return r.answered(sha256.Sum256(resp.TLS.PeerCertificates[0].Raw), r.watch)
+	return r.record(sha256.Sum256(resp.TLS.PeerCertificates[0].Raw), r.watch)
 }
 
-// answered records the answer to a list, and returns an error if the answer to a watch cannot be used.
-func (h *history) answered(by process, watch bool) error {
+// record takes the answer to a list, and returns an error if the answer to a watch cannot be used.
+func (h *history) record(by process, watch bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case !watch:
-		h.listed[by] = true
-	case !h.listed[by]:
-		clear(h.listed)
+		h.listers[by] = true
+	case !h.listers[by]:
+		clear(h.listers)
 		return apierrors.NewResourceExpired("another process answers than the one that was listed: its history may be another one")
 	}
 	return nil

@@ -84,13 +84,13 @@ func (r *Reader) FindRoot(urls []string) {
 }
 
 // open returns what reads one other shard.
-func (r *Reader) open(m Member) (Reading, error) {
+func (r *Reader) open(m Member) (Follower, error) {
 	p, err := newPeer(r.cfg.Own, r.caller, m)
 	if err != nil {
-		return Reading{}, err
+		return Follower{}, err
 	}
 	r.set(m.Name, p)
-	return Reading{Run: func(ctx context.Context) {
+	return Follower{Run: func(ctx context.Context) {
 		defer r.set(m.Name, nil)
 		p.run(ctx, r.shards)
 	}}, nil

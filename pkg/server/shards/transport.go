@@ -29,7 +29,7 @@ func newFailover(caller *Caller, m Member) (*failover, error) {
 	var err error
 	f.next, err = caller.Calls(m.Name, m.Authority, func(config *tls.Config) (*http.Transport, error) {
 		return newTransport(func(ctx context.Context, network, address string) (net.Conn, error) {
-			return accepted(ctx, network, address, config, len(m.URLs) == 1)
+			return connect(ctx, network, address, config, len(m.URLs) == 1)
 		}), nil
 	})
 	return f, err

@@ -133,8 +133,8 @@ func bomb(w http.ResponseWriter, _ *http.Request) {
 	_ = z.Close()
 }
 
-// begun answers with a header, and with nothing more.
-func begun(w http.ResponseWriter, req *http.Request) {
+// stall answers with a header, and with nothing more.
+func stall(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	<-req.Context().Done()
@@ -153,7 +153,7 @@ func TestAnswersEnd(t *testing.T) {
 	}{
 		"a list whose header never comes":  {aList, hung, silent},
 		"a watch whose header never comes": {"/x?watch=true", hung, silent},
-		"a list that stalls":               {aList, begun, silent},
+		"a list that stalls":               {aList, stall, silent},
 		"a list that never ends":           {aList, forever, "shard eu1 answers with more than 65536 bytes"},
 		"a list that is a bomb":            {aList, bomb, "shard eu1 answers with more than 65536 bytes"},
 		"a list that just fits":            {aList, answering(http.StatusOK, strings.Repeat("x", 1<<16)), ""},

@@ -54,7 +54,7 @@ type Caller struct {
 type call struct {
 	ca        []byte
 	authority *pki.Authority
-	made      time.Time
+	since     time.Time
 	trust     *x509.CertPool
 	pair      *tls.Certificate
 }
@@ -68,7 +68,7 @@ func (c *Caller) now() (*call, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ca, authority := c.keys()
-	if in := c.current; in != nil && in.authority == authority && bytes.Equal(in.ca, ca) && time.Since(in.made) < callRenewal {
+	if in := c.current; in != nil && in.authority == authority && bytes.Equal(in.ca, ca) && time.Since(in.since) < callRenewal {
 		return in, nil
 	}
 	next, err := newCall(ca, authority)
@@ -92,7 +92,7 @@ func newCall(ca []byte, authority *pki.Authority) (*call, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the certificate with which this process calls shards is not usable: %w", err)
 	}
-	return &call{ca: ca, authority: authority, made: time.Now(), trust: trust, pair: &pair}, nil
+	return &call{ca: ca, authority: authority, since: time.Now(), trust: trust, pair: &pair}, nil
 }
 
 // config returns how to call one shard, whatever the address. fingerprint is as for Verify.

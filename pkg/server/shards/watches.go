@@ -15,15 +15,15 @@ type OpenWatches struct {
 }
 
 // Over returns a transport through next that counts the watches, and refuses those that cannot go on (InOneHistory).
-func (o *OpenWatches) Over(next http.RoundTripper) http.RoundTripper { return &tracked{o, next} }
+func (o *OpenWatches) Over(next http.RoundTripper) http.RoundTripper { return &tracker{o, next} }
 
-type tracked struct {
+type tracker struct {
 	open *OpenWatches
 	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *tracked) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *tracker) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	if err == nil {
 		err = t.open.track(req, resp)
@@ -45,7 +45,7 @@ func (o *OpenWatches) track(req *http.Request, resp *http.Response) error {
 		return nil
 	}
 	o.count(1)
-	resp.Body = &watched{ReadCloser: resp.Body, over: sync.OnceFunc(func() { o.count(-1) })}
+	resp.Body = &watchBody{ReadCloser: resp.Body, over: sync.OnceFunc(func() { o.count(-1) })}
 	return nil
 }
 
@@ -69,13 +69,13 @@ func (o *OpenWatches) count(n int) {
 	}
 }
 
-// watched is the body of a watch. It tells when it is over.
-type watched struct {
+// watchBody is the body of a watch. It tells when it is over.
+type watchBody struct {
 	io.ReadCloser
 	over func()
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *watchBody) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if err != nil {
 		w.over()
@@ -83,9 +83,9 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *watched) Close() error {
+func (w *watchBody) Close() error {
 	w.over()
 	return w.ReadCloser.Close()
 }
 
-var _ http.RoundTripper = (*tracked)(nil)
+var _ http.RoundTripper = (*tracker)(nil)

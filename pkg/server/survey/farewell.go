@@ -33,5 +33,5 @@ func (s *Survey) sayFarewell(ctx context.Context) {
 	}
 }
 
-// Left records that a replica of this shard has ended in order: it is not told of any more.
-func (s *Survey) Left(replica string) { s.roster.leave(time.Now(), true, replica) }
+// NoteDeparture records that a replica of this shard has ended in order: it is not told of any more.
+func (s *Survey) NoteDeparture(replica string) { s.roster.leave(time.Now(), true, replica) }

@@ -19,18 +19,18 @@ import (
 func TestWhoEndsInOrderTellsTheOthers(t *testing.T) {
 	h := newHouse(t)
 	for _, leaves := range []bool{true, false} {
-		told := make(chan string, 2)
+		heard := make(chan string, 2)
 		hears := h.serve(h.authority, func(w http.ResponseWriter, req *http.Request) {
-			var said status.Farewell
-			if err := json.NewDecoder(req.Body).Decode(&said); err != nil || req.Method != http.MethodPost || req.URL.Path != status.FarewellPath {
+			var farewell status.Farewell
+			if err := json.NewDecoder(req.Body).Decode(&farewell); err != nil || req.Method != http.MethodPost || req.URL.Path != status.FarewellPath {
 				w.WriteHeader(http.StatusForbidden)
 			}
-			told <- said.Replica
+			heard <- farewell.Replica
 		})
-		h.leaving(lasting, leaves, status.Standby{Replica: "hears", URL: hears}, status.Standby{Replica: "gone", URL: "https://127.0.0.1:1"}, status.Standby{Replica: "old"})
-		close(told)
+		h.leaving(patient, leaves, status.Standby{Replica: "hears", URL: hears}, status.Standby{Replica: "gone", URL: "https://127.0.0.1:1"}, status.Standby{Replica: "old"})
+		close(heard)
 		got := []string{}
-		for name := range told {
+		for name := range heard {
 			got = append(got, name)
 		}
 		if want := map[bool]string{true: "[self]", false: "[]"}[leaves]; fmt.Sprint(got) != want {
@@ -72,7 +72,7 @@ func TestWhoHasLeftIsListedNoMore(t *testing.T) {
 	leader := status.Replica{Shard: "root", Name: "leader", Left: []string{"left"}, Election: status.Election{Leader: "leader", Standbys: []status.Standby{{Replica: "self"}, {Replica: "left", URL: dead}}}}
 	for name, test := range map[string]struct {
 		leader string
-		told   bool // or does the leader tell?
+		heard  bool // or does the leader tell?
 		want   string
 	}{
 		"it was told":                  {"", true, "[self]"},
@@ -80,17 +80,17 @@ func TestWhoHasLeftIsListedNoMore(t *testing.T) {
 		"it could not release a lease": {"left", true, "[left self]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			self := following("self", test.leader)
+			self := follower("self", test.leader)
 			switch test.leader {
 			case "leader":
-				self.Election.LeaderURL = h.serve(h.authority, saying(leader))
+				self.Election.LeaderURL = h.serve(h.authority, answerWith(leader))
 			case "left":
 				self.Election.LeaderURL = dead
 			}
 			s := h.survey(self)
-			s.roster.answered(time.Now(), "left", dead)
-			if test.told {
-				s.Left("left")
+			s.roster.noteAnswer(time.Now(), "left", dead)
+			if test.heard {
+				s.NoteDeparture("left")
 			}
 			got := s.Shard(t.Context())
 			if names := slices.Sorted(maps.Keys(faults(got))); fmt.Sprint(names) != test.want {
@@ -101,7 +101,7 @@ func TestWhoHasLeftIsListedNoMore(t *testing.T) {
 					t.Error("it is remembered")
 				}
 			}
-			if got := s.roster.gone(time.Now()); !slices.Equal(got, []string{"left"}) {
+			if got := s.roster.departedNames(time.Now()); !slices.Equal(got, []string{"left"}) {
 				t.Errorf("%q have left", got)
 			}
 		})
@@ -114,15 +114,15 @@ func TestWhoHasLeftIsForgottenAfterSomeTime(t *testing.T) {
 	for n := range 2 * mostReplicas {
 		r.leave(now, true, fmt.Sprint(n))
 	}
-	if got := len(r.gone(now.Add(remembered - time.Second))); got != mostReplicas {
+	if got := len(r.departedNames(now.Add(memory - time.Second))); got != mostReplicas {
 		t.Errorf("%d have left", got)
 	}
-	if got := r.gone(now.Add(remembered + time.Second)); len(got) != 0 {
+	if got := r.departedNames(now.Add(memory + time.Second)); len(got) != 0 {
 		t.Errorf("remembered for ever: %q", got)
 	}
 	r.leave(now, true, "old")
-	r.leave(now.Add(remembered+time.Second), true, "new") // nobody has asked meanwhile
-	if got := slices.Sorted(maps.Keys(r.left)); !slices.Equal(got, []string{"new"}) {
+	r.leave(now.Add(memory+time.Second), true, "new") // nobody has asked meanwhile
+	if got := slices.Sorted(maps.Keys(r.departures)); !slices.Equal(got, []string{"new"}) {
 		t.Errorf("it keeps %q", got)
 	}
 }
@@ -133,16 +133,16 @@ func TestReplicasDoNotRemindEachOtherOfWhoHasLeft(t *testing.T) {
 	var a, b roster
 	began := time.Now()
 	a.leave(began, true, "left")
-	for after := remembered / 2; after <= 3*remembered; after += remembered / 4 {
+	for after := memory / 2; after <= 3*memory; after += memory / 4 {
 		now := began.Add(after)
 		b.leave(now, false, a.tellable(now)...)
 		a.leave(now, false, b.tellable(now)...)
-		if got := b.gone(now); after < remembered && !slices.Equal(got, []string{"left"}) {
+		if got := b.departedNames(now); after < memory && !slices.Equal(got, []string{"left"}) {
 			t.Errorf("after %v the other one knows of %q", after, got)
 		}
 	}
-	now := began.Add(3*remembered + time.Second)
-	if got := append(a.gone(now), b.gone(now)...); len(got) != 0 {
+	now := began.Add(3*memory + time.Second)
+	if got := append(a.departedNames(now), b.departedNames(now)...); len(got) != 0 {
 		t.Errorf("remembered for ever: %q", got)
 	}
 	b.leave(now, false, "late")

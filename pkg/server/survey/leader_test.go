@@ -31,7 +31,7 @@ func TestWhoPassesARequestOnKnowsWhetherItMayHaveBeenCarriedOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := h.survey(following("self", "leader"))
+			s := h.survey(follower("self", "leader"))
 			if name == "hanging" {
 				s.patience = brief
 			}

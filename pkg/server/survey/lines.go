@@ -18,9 +18,9 @@ type lines struct {
 	cfg    Config
 	caller *shards.Caller
 
-	mu     sync.Mutex
-	byURL  map[string]line
-	closed bool
+	mu       sync.Mutex
+	byURL    map[string]line
+	isClosed bool
 }
 
 // line leads to one replica.
@@ -87,7 +87,7 @@ func (l *lines) to(base string) (*shards.Calls, error) {
 	expects := l.cfg.Authority()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed {
 		return nil, errors.New("the replica that was asked stops")
 	}
 	if old, ok := l.byURL[base]; ok {
@@ -112,14 +112,14 @@ func (l *lines) to(base string) (*shards.Calls, error) {
 
 // keepOnly closes the connections to all but these.
 func (l *lines) keepOnly(targets []target) {
-	wanted := map[string]bool{}
+	keep := map[string]bool{}
 	for _, t := range targets {
-		wanted[t.url] = true
+		keep[t.url] = true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for base, one := range l.byURL {
-		if !wanted[base] {
+		if !keep[base] {
 			one.CloseIdleConnections()
 			delete(l.byURL, base)
 		}
@@ -131,5 +131,5 @@ func (l *lines) close() {
 	l.keepOnly(nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
+	l.isClosed = true
 }

@@ -22,13 +22,13 @@ type answer struct {
 // census is one question to all replicas of this shard. One goroutine owns it.
 type census struct {
 	*Survey
-	now    time.Time
-	self   status.Replica
-	asked  map[target]bool           // without the time
-	found  map[string]status.Replica // by name
-	faults map[string]status.Replica // those that were named, but not found at their address
-	open   int
-	answer chan answer
+	now     time.Time
+	self    status.Replica
+	targets map[target]bool           // without the time
+	present map[string]status.Replica // by name
+	faults  map[string]status.Replica // those that were named, but not found at their address
+	open    int
+	answer  chan answer
 	// places limits the open questions. Replicas that were not seen for some time have places of their own: they
 	// may all hang.
 	places, oldPlaces chan struct{}
@@ -39,17 +39,17 @@ type census struct {
 func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 	self := s.Replica(ctx)
 	c := &census{
-		Survey: s, now: time.Now(), self: self, asked: map[target]bool{}, answer: make(chan answer), places: make(chan struct{}, mostAtOnce/2), oldPlaces: make(chan struct{}, mostAtOnce/2),
-		found: map[string]status.Replica{self.Name: self}, faults: map[string]status.Replica{},
+		Survey: s, now: time.Now(), self: self, targets: map[target]bool{}, answer: make(chan answer), places: make(chan struct{}, mostAtOnce/2), oldPlaces: make(chan struct{}, mostAtOnce/2),
+		present: map[string]status.Replica{self.Name: self}, faults: map[string]status.Replica{},
 	}
-	known := s.roster.note(c.now, self)
-	c.ask(ctx, append(s.roster.list(), known...))
+	others := s.roster.note(c.now, self)
+	c.ask(ctx, append(s.roster.list(), others...))
 	for c.open > 0 {
 		c.take(ctx, <-c.answer)
 	}
 	s.lines.keepOnly(s.roster.list())
 	out := c.shard()
-	out.Terms = explained(s.latestTerms(ctx), out)
+	out.Terms = explain(s.latestTerms(ctx), out)
 	return out
 }
 
@@ -57,13 +57,13 @@ func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 func (c *census) ask(ctx context.Context, targets []target) {
 	for _, t := range targets {
 		key := target{name: t.name, url: t.url}
-		if t.name == c.self.Name || c.asked[key] || len(c.asked) >= mostReplicas {
+		if t.name == c.self.Name || c.targets[key] || len(c.targets) >= mostReplicas {
 			continue
 		}
-		c.asked[key] = true
+		c.targets[key] = true
 		c.open++
 		patience, places := c.patience.shard, c.places
-		if c.now.Sub(t.seen) > recent {
+		if c.now.Sub(t.lastSeen) > recent {
 			patience, places = hasty, c.oldPlaces
 		}
 		go func() {
@@ -106,17 +106,17 @@ func (s *Survey) askReplica(ctx context.Context, t target) (out status.Replica, 
 func (c *census) take(ctx context.Context, a answer) {
 	c.open--
 	if a.err != nil {
-		c.missing(a.target, oneLine(a.err))
+		c.noteFault(a.target, oneLine(a.err))
 		return
 	}
-	if _, again := c.found[a.Replica.Name]; again {
+	if _, again := c.present[a.Replica.Name]; again {
 		if a.Replica.Name != a.name { // a replica has started anew at the address of an old one
 			c.supersede(a)
 		}
 		return
 	}
-	c.found[a.Replica.Name] = a.Replica
-	c.roster.answered(c.now, a.Replica.Name, a.url)
+	c.present[a.Replica.Name] = a.Replica
+	c.roster.noteAnswer(c.now, a.Replica.Name, a.url)
 	c.roster.leave(c.now, false, a.Replica.Left[:min(len(a.Replica.Left), mostReplicas)]...)
 	if a.Replica.Name != a.name {
 		c.supersede(a)
@@ -126,14 +126,14 @@ func (c *census) take(ctx context.Context, a answer) {
 
 // supersede drops a replica at whose address another one has answered, unless the Lease still shows it as the leader.
 func (c *census) supersede(a answer) {
-	c.missing(a.target, fmt.Sprintf("replica %s answers at its address", a.Replica.Name))
+	c.noteFault(a.target, fmt.Sprintf("replica %s answers at its address", a.Replica.Name))
 	if a.name != c.self.Election.Leader {
 		delete(c.faults, a.name)
 		c.roster.forget(a.name)
 	}
 }
 
-func (c *census) missing(t target, fault string) {
+func (c *census) noteFault(t target, fault string) {
 	c.faults[t.name] = status.Replica{Shard: c.cfg.Name, Name: t.name, URL: t.url, Fault: fault}
 }
 
@@ -142,7 +142,7 @@ func (c *census) shard() status.Shard {
 	out := c.cfg.Shard()
 	out.Name = c.cfg.Name
 	latest := c.self.Election
-	for name, r := range c.found {
+	for name, r := range c.present {
 		delete(c.faults, name)
 		if r.Election.Epoch > latest.Epoch {
 			latest = r.Election
@@ -151,12 +151,12 @@ func (c *census) shard() status.Shard {
 	if latest.Leaderless == 0 {
 		out.Leader = latest.Leader
 	}
-	for _, name := range c.roster.gone(c.now) {
+	for _, name := range c.roster.departedNames(c.now) {
 		if name != out.Leader { // it could not release the lease
 			delete(c.faults, name)
 		}
 	}
-	all := slices.AppendSeq(slices.Collect(maps.Values(c.found)), maps.Values(c.faults))
+	all := slices.AppendSeq(slices.Collect(maps.Values(c.present)), maps.Values(c.faults))
 	out.Replicas = slices.SortedFunc(slices.Values(all), func(a, b status.Replica) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// remembered is for how long a replica is listed that nobody knows any more: it was killed, or has stopped.
-	remembered = 10 * time.Minute
+	// memory is for how long a replica is listed that nobody knows any more: it was killed, or has stopped.
+	memory = 10 * time.Minute
 	// mostReplicas is how many replicas of a shard are listed.
 	mostReplicas = 256
 )
@@ -19,7 +19,7 @@ const (
 // target is a replica of this shard, as others name it.
 type target struct {
 	name, url string
-	seen      time.Time
+	lastSeen  time.Time
 }
 
 // recent is for how long a replica counts as seen now: nobody who knows it looks less often. hasty is how long one may
@@ -32,13 +32,13 @@ const recent, hasty = 3 * lookEvery, 250 * time.Millisecond
 type roster struct {
 	mu     sync.Mutex
 	byName map[string]target
-	// left are the replicas that have ended in order. A process has a name of its own, so they do not come back.
-	left map[string]departure
+	// departures are the replicas that have ended in order. A process has a name of its own, so they do not come back.
+	departures map[string]departure
 }
 
 // departure is what this replica knows of one that has ended in order.
 type departure struct {
-	heard time.Time
+	at time.Time
 	// first is set if the replica itself has said so, and not another one that was told.
 	first bool
 }
@@ -47,40 +47,40 @@ type departure struct {
 // that have left are not recorded: what others know of them is out of date, or they hold a lease that they could not
 // release.
 func (r *roster) note(now time.Time, by status.Replica) []target {
-	known := knownBy(now, by)
+	others := knownBy(now, by)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, t := range r.byName {
-		if now.Sub(t.seen) > remembered {
+		if now.Sub(t.lastSeen) > memory {
 			delete(r.byName, name)
 		}
 	}
-	for _, t := range known {
+	for _, t := range others {
 		r.record(t)
 	}
-	return known
+	return others
 }
 
 // knownBy returns the leader and the standbys of which a replica tells.
-func knownBy(now time.Time, by status.Replica) (known []target) {
+func knownBy(now time.Time, by status.Replica) (others []target) {
 	for _, e := range []*status.Election{&by.Election, by.Electing} {
 		if e == nil {
 			continue
 		}
 		if e.Leader != "" && e.Leader != by.Name {
-			known = append(known, target{e.Leader, e.LeaderURL, now})
+			others = append(others, target{e.Leader, e.LeaderURL, now})
 		}
 		for _, s := range e.Standbys {
 			if s.Replica != "" && s.Replica != by.Name {
-				known = append(known, target{s.Replica, s.URL, now})
+				others = append(others, target{s.Replica, s.URL, now})
 			}
 		}
 	}
-	return known
+	return others
 }
 
-// answered records that a replica has answered.
-func (r *roster) answered(now time.Time, name, url string) {
+// noteAnswer records that a replica has answered.
+func (r *roster) noteAnswer(now time.Time, name, url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record(target{name, url, now})
@@ -88,7 +88,7 @@ func (r *roster) answered(now time.Time, name, url string) {
 
 // record needs mu.
 func (r *roster) record(t target) {
-	if _, left := r.left[t.name]; left {
+	if _, left := r.departures[t.name]; left {
 		return
 	}
 	if r.byName == nil {
@@ -105,33 +105,33 @@ func (r *roster) leave(now time.Time, first bool, names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetDeparted(now)
-	if r.left == nil {
-		r.left = map[string]departure{}
+	if r.departures == nil {
+		r.departures = map[string]departure{}
 	}
 	for _, name := range names {
 		delete(r.byName, name)
-		known, ok := r.left[name]
-		if isNews := !ok || first && !known.first; isNews && (ok || len(r.left) < mostReplicas) {
-			r.left[name] = departure{now, first}
+		before, ok := r.departures[name]
+		if isNews := !ok || first && !before.first; isNews && (ok || len(r.departures) < mostReplicas) {
+			r.departures[name] = departure{now, first}
 		}
 	}
 }
 
-// gone returns the replicas that have ended in order, for as long as others might remember them, ordered by name.
-func (r *roster) gone(now time.Time) []string {
-	return r.departed(now, func(departure) bool { return true })
+// departedNames returns the replicas that have ended in order, for as long as others might remember them, ordered by name.
+func (r *roster) departedNames(now time.Time) []string {
+	return r.departedIf(now, func(departure) bool { return true })
 }
 
-// tellable returns those of gone that others are told of.
+// tellable returns those of departedNames that others are told of.
 func (r *roster) tellable(now time.Time) []string {
-	return r.departed(now, func(d departure) bool { return d.first })
+	return r.departedIf(now, func(d departure) bool { return d.first })
 }
 
-func (r *roster) departed(now time.Time, which func(departure) bool) (names []string) {
+func (r *roster) departedIf(now time.Time, which func(departure) bool) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetDeparted(now)
-	for name, d := range r.left {
+	for name, d := range r.departures {
 		if which(d) {
 			names = append(names, name)
 		}
@@ -142,7 +142,7 @@ func (r *roster) departed(now time.Time, which func(departure) bool) (names []st
 
 // forgetDeparted needs mu.
 func (r *roster) forgetDeparted(now time.Time) {
-	maps.DeleteFunc(r.left, func(_ string, d departure) bool { return now.Sub(d.heard) > remembered })
+	maps.DeleteFunc(r.departures, func(_ string, d departure) bool { return now.Sub(d.at) > memory })
 }
 
 // forget removes a replica: another one has its address now.
@@ -160,6 +160,6 @@ func (r *roster) list() []target {
 	for _, t := range r.byName {
 		out = append(out, t)
 	}
-	slices.SortFunc(out, func(a, b target) int { return b.seen.Compare(a.seen) })
+	slices.SortFunc(out, func(a, b target) int { return b.lastSeen.Compare(a.lastSeen) })
 	return out
 }

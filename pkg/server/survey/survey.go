@@ -60,8 +60,8 @@ type Config struct {
 	// Others returns the names of the other shards. Ask asks one of them for a path, one replica after the other.
 	Others func() []string
 	Ask    func(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
-	// Changed gets a message when this replica may know other replicas than before; nil: it never does.
-	Changed <-chan struct{}
+	// Changes gets a message when this replica may know other replicas than before; nil: it never does.
+	Changes <-chan struct{}
 	// Leaves reports, once the context of Run has ended, whether the process ends because it was asked to. Then Run
 	// tells the other replicas so.
 	Leaves func() bool
@@ -78,10 +78,10 @@ type Survey struct {
 	patience     patience
 	roster       roster
 	lines        lines
-	replica      shared[status.Replica]
-	shard        shared[status.Shard]
-	installation shared[status.Installation]
-	terms        shared[outcome[status.Terms]]
+	replica      cache[status.Replica]
+	shard        cache[status.Shard]
+	installation cache[status.Installation]
+	terms        cache[outcome[status.Terms]]
 }
 
 // New returns a Survey that asks nobody yet.
@@ -108,7 +108,7 @@ func (s *Survey) Run(ctx context.Context) {
 				s.sayFarewell(context.WithoutCancel(ctx))
 			}
 			return
-		case <-s.cfg.Changed:
+		case <-s.cfg.Changes:
 		case <-tick.C:
 		}
 		s.roster.note(time.Now(), s.cfg.Outline())
@@ -165,15 +165,15 @@ func (s *Survey) askShards(ctx context.Context) status.Installation {
 	}
 	asking.Wait()
 	out.Observed = time.Now()
-	out.Fronts = heard(self.Fronts, out.Shards, out.Observed)
+	out.Fronts = mergeFronts(self.Fronts, out.Shards, out.Observed)
 	if s.cfg.Diagnose != nil {
 		out.Problems = s.cfg.Diagnose(out, out.Observed)
 	}
 	return out
 }
 
-// heard returns fronts with when any replica last had a request of each. Clocks that are ahead do not count.
-func heard(fronts []status.Front, by []status.Shard, now time.Time) []status.Front {
+// mergeFronts returns fronts with when any replica last had a request of each. Clocks that are ahead do not count.
+func mergeFronts(fronts []status.Front, by []status.Shard, now time.Time) []status.Front {
 	last := map[string]time.Time{}
 	for _, shard := range by {
 		for _, r := range shard.Replicas {

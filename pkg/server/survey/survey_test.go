@@ -78,8 +78,8 @@ func (h *house) serve(authority *pki.Authority, handler http.HandlerFunc) string
 	return server.URL
 }
 
-// saying answers with a Replica.
-func saying(r status.Replica) http.HandlerFunc {
+// answerWith answers with a Replica.
+func answerWith(r status.Replica) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != status.ReplicaPath {
 			http.Error(w, "asked for "+req.URL.Path, http.StatusForbidden)
@@ -89,14 +89,14 @@ func saying(r status.Replica) http.HandlerFunc {
 	}
 }
 
-func following(name, leader string) status.Replica {
+func follower(name, leader string) status.Replica {
 	return status.Replica{Shard: "root", Name: name, Version: "v1", Election: status.Election{State: "standing by", Epoch: 7, Leader: leader}}
 }
 
-// survey returns a Survey of a replica of shard root. lasting is the patience of tests: whoever answers does so within
+// survey returns a Survey of a replica of shard root. patient is the patience of tests: whoever answers does so within
 // it, on a busy machine too. Tests of those that never do have brief.
 var (
-	lasting = patience{whole: 40 * time.Second, shard: 20 * time.Second, other: 30 * time.Second, leave: 20 * time.Second}
+	patient = patience{whole: 40 * time.Second, shard: 20 * time.Second, other: 30 * time.Second, leave: 20 * time.Second}
 	brief   = patience{whole: 6 * time.Second, shard: 3 * time.Second, other: 4 * time.Second}
 )
 
@@ -117,7 +117,7 @@ func (h *house) survey(self status.Replica, change ...func(*Config)) *Survey {
 		c(&cfg)
 	}
 	s := New(cfg)
-	s.patience = lasting
+	s.patience = patient
 	h.Cleanup(s.lines.close)
 	return s
 }
@@ -139,15 +139,15 @@ func faults(s status.Shard) map[string]string {
 
 func TestAStandbyFindsTheLeadersOtherStandbys(t *testing.T) {
 	h := newHouse(t)
-	other := h.serve(h.authority, saying(following("other", "leader")))
+	other := h.serve(h.authority, answerWith(follower("other", "leader")))
 	leads := status.Replica{Shard: "root", Name: "leader", Election: status.Election{State: "leading", Epoch: 7, Leader: "leader", Standbys: []status.Standby{
 		{Replica: "self", URL: "https://127.0.0.1:1"}, {Replica: "other", URL: other}, {Replica: "old"},
 	}}}
-	self := following("self", "leader")
-	self.Election.LeaderURL = h.serve(h.authority, saying(leads))
+	self := follower("self", "leader")
+	self.Election.LeaderURL = h.serve(h.authority, answerWith(leads))
 	got := h.survey(self).Shard(t.Context())
-	said := faults(got)
-	if got.Name != "root" || got.Leader != "leader" || got.Clusters != 3 || len(said) != 4 || said["self"]+said["leader"]+said["other"] != "" || !strings.Contains(said["old"], "older version") {
+	faultOf := faults(got)
+	if got.Name != "root" || got.Leader != "leader" || got.Clusters != 3 || len(faultOf) != 4 || faultOf["self"]+faultOf["leader"]+faultOf["other"] != "" || !strings.Contains(faultOf["old"], "older version") {
 		t.Errorf("%+v", got)
 	}
 	for _, r := range got.Replicas {
@@ -162,14 +162,14 @@ func TestAReplicaThatDoesNotAnswerWellHasAFault(t *testing.T) {
 	h := newHouse(t)
 	wake := make(chan struct{})
 	hangs := func(http.ResponseWriter, *http.Request) { <-wake }
-	another := following("bad", "")
+	another := follower("bad", "")
 	another.Shard = "eu1"
 	bad := map[string]struct{ url, says string }{
 		"is gone":             {"https://127.0.0.1:1", "refused"},
 		"hangs":               {h.serve(h.authority, hangs), "has not answered"},
-		"is another shard's":  {h.serve(h.of("eu1"), saying(following("bad", ""))), "shard eu1 answers"},
-		"says it is another":  {h.serve(h.authority, saying(another)), `of shard "eu1"`},
-		"has no name":         {h.serve(h.authority, saying(status.Replica{Shard: "root"})), `replica ""`},
+		"is another shard's":  {h.serve(h.of("eu1"), answerWith(follower("bad", ""))), "shard eu1 answers"},
+		"says it is another":  {h.serve(h.authority, answerWith(another)), `of shard "eu1"`},
+		"has no name":         {h.serve(h.authority, answerWith(status.Replica{Shard: "root"})), `replica ""`},
 		"refuses":             {h.serve(h.authority, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }), "older version"},
 		"fails":               {h.serve(h.authority, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }), "500"},
 		"says something else": {h.serve(h.authority, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }), "understood"},
@@ -180,7 +180,7 @@ func TestAReplicaThatDoesNotAnswerWellHasAFault(t *testing.T) {
 		"has another scheme": {"http://127.0.0.1:1", "faulty URL"},
 	}
 	defer close(wake)
-	good := h.serve(h.authority, saying(following("good", "")))
+	good := h.serve(h.authority, answerWith(follower("good", "")))
 	for name, test := range bad {
 		t.Run(name, func(t *testing.T) {
 			self := status.Replica{Shard: "root", Name: "self", Election: status.Election{State: "leading", Epoch: 7, Leader: "self", Standbys: []status.Standby{{Replica: "bad", URL: test.url}, {Replica: "good", URL: good}}}}
@@ -202,7 +202,7 @@ func TestAReplicaThatDoesNotAnswerWellHasAFault(t *testing.T) {
 
 func TestWithoutAKeyNobodyIsAsked(t *testing.T) {
 	h := newHouse(t)
-	self := following("self", "leader")
+	self := follower("self", "leader")
 	self.Election.LeaderURL = h.serve(h.authority, func(http.ResponseWriter, *http.Request) { t.Error("somebody was asked") })
 	got := faults(h.survey(self, func(c *Config) { c.Keys = func() ([]byte, *pki.Authority) { return nil, nil } }).Shard(t.Context()))
 	if len(got) != 2 || got["self"] != "" || !strings.Contains(got["leader"], "the key") {
@@ -214,7 +214,7 @@ func TestWithoutAKeyNobodyIsAsked(t *testing.T) {
 // told of.
 func TestAReplicaTakesThePlaceOfTheOneThatHadItsAddress(t *testing.T) {
 	h := newHouse(t)
-	url := h.serve(h.authority, saying(following("new", "self")))
+	url := h.serve(h.authority, answerWith(follower("new", "self")))
 	for name, test := range map[string]struct {
 		self status.Replica
 		want string
@@ -236,7 +236,7 @@ func TestOldReplicasThatHangDoNotHoldUpTheAnswer(t *testing.T) {
 	wake := make(chan struct{})
 	defer close(wake)
 	hangs := h.serve(h.authority, func(http.ResponseWriter, *http.Request) { <-wake })
-	good := h.serve(h.authority, saying(following("good", "")))
+	good := h.serve(h.authority, answerWith(follower("good", "")))
 	self := status.Replica{Shard: "root", Name: "self", Election: status.Election{Leader: "self", Standbys: []status.Standby{{Replica: "good", URL: good}}}}
 	s := h.survey(self)
 	var old []status.Standby
@@ -249,15 +249,15 @@ func TestOldReplicasThatHangDoNotHoldUpTheAnswer(t *testing.T) {
 	if took := time.Since(began); took > s.patience.whole {
 		t.Errorf("it took %v", took)
 	}
-	said := faults(got)
+	faultOf := faults(got)
 	faulty := 0
-	for _, fault := range said {
+	for _, fault := range faultOf {
 		if strings.Contains(fault, "within 250ms") || strings.Contains(fault, "no time") {
 			faulty++
 		}
 	}
-	if len(said) != 2+len(old) || said["good"]+said["self"] != "" || faulty != len(old) {
-		t.Errorf("%+v", said)
+	if len(faultOf) != 2+len(old) || faultOf["good"]+faultOf["self"] != "" || faulty != len(old) {
+		t.Errorf("%+v", faultOf)
 	}
 }
 
@@ -266,11 +266,11 @@ func TestWhoWasKnownIsRememberedForSomeTime(t *testing.T) {
 	now := time.Now()
 	r.note(now, status.Replica{Name: "self", Election: status.Election{Leader: "killed", LeaderURL: "https://killed", Standbys: []status.Standby{{Replica: "self"}}}})
 	alone := status.Replica{Name: "self", Election: status.Election{Leader: "self"}}
-	r.note(now.Add(remembered-time.Second), alone)
+	r.note(now.Add(memory-time.Second), alone)
 	if got := r.list(); len(got) != 1 || got[0].name != "killed" || got[0].url != "https://killed" {
 		t.Errorf("remembered: %+v", got)
 	}
-	r.note(now.Add(remembered+time.Second), alone)
+	r.note(now.Add(memory+time.Second), alone)
 	if got := r.list(); len(got) != 0 {
 		t.Errorf("remembered for ever: %+v", got)
 	}
@@ -292,13 +292,13 @@ func TestRunRemembersWhomTheReplicaKnowsAndEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			looked := make(chan struct{})
 			s := h.survey(status.Replica{}, func(c *Config) {
-				c.Changed = changed
+				c.Changes = changed
 				c.Outline = func() status.Replica {
 					select {
 					case looked <- struct{}{}:
 					case <-time.After(10 * time.Second):
 					}
-					return following("self", "leader")
+					return follower("self", "leader")
 				}
 			})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -375,7 +375,7 @@ func TestAnInstallationIsWhatEachShardSaysOfItself(t *testing.T) {
 
 func TestManyWhoAskCostOneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var answer shared[int]
+		var answer cache[int]
 		var asked atomic.Int32
 		begun, wake := make(chan struct{}), make(chan struct{})
 		question := func(ctx context.Context) int {
@@ -416,7 +416,7 @@ func TestManyWhoAskCostOneQuestion(t *testing.T) {
 }
 
 func TestAQuestionThatPanicsDoesNotBlockTheNext(t *testing.T) {
-	var answer shared[int]
+	var answer cache[int]
 	func() {
 		defer func() { _ = recover() }()
 		answer.get(t.Context(), time.Minute, "", func(context.Context) int { panic("oh") })
@@ -427,7 +427,7 @@ func TestAQuestionThatPanicsDoesNotBlockTheNext(t *testing.T) {
 }
 
 func TestAnAnswerAboutTheLeaderBeforeIsNotFresh(t *testing.T) {
-	var answer shared[string]
+	var answer cache[string]
 	of := func(leader string) string {
 		return answer.get(t.Context(), time.Minute, leader, func(context.Context) string { return leader + " leads" })
 	}

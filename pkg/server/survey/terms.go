@@ -44,9 +44,9 @@ func (s *Survey) latestTerms(ctx context.Context) []status.Term {
 	return terms.Terms[:min(latest, len(terms.Terms))]
 }
 
-// explained returns the latest terms with what the leader says of its own, which it records only when its takeover is
+// explain returns the latest terms with what the leader says of its own, which it records only when its takeover is
 // over.
-func explained(terms []status.Term, of status.Shard) []status.Term {
+func explain(terms []status.Term, of status.Shard) []status.Term {
 	n := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return r.Name == of.Leader && of.Leader != "" })
 	if n < 0 || len(terms) == 0 || terms[0].Trigger != "" || terms[0].Epoch != of.Replicas[n].Election.Epoch {
 		return terms

@@ -20,8 +20,8 @@ func TestWhyTheNewestTermBeganIsToldAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			leads := status.Replica{Shard: "root", Name: "leader", Election: status.Election{State: "leading", Epoch: 7, Leader: "leader", Trigger: "death"}}
-			self := following("self", "leader")
-			self.Election.LeaderURL = h.serve(h.authority, saying(leads))
+			self := follower("self", "leader")
+			self.Election.LeaderURL = h.serve(h.authority, answerWith(leads))
 			all := []status.Term{c.recorded, {Epoch: 5}}
 			s := h.survey(self, func(cfg *Config) {
 				cfg.Terms = func(context.Context) (status.Terms, error) { return status.Terms{Terms: all}, nil }

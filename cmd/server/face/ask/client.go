@@ -28,24 +28,24 @@ const (
 type Client struct {
 	places []Place
 	// Say is told, once for each, which servers do not answer, and who was asked instead.
-	Say  func(line string)
-	told map[string]bool
+	Say           func(line string)
+	announcements map[string]bool
 }
 
 // New returns a Client that asks the first of the places that answers.
 func New(places []Place) *Client {
-	return &Client{places: places, Say: func(string) {}, told: map[string]bool{}}
+	return &Client{places: places, Say: func(string) {}, announcements: map[string]bool{}}
 }
 
 // Error is an answer that is a refusal.
 type Error struct {
-	// Server is who answered, Code with which HTTP status.
+	// Server is the one that answered, Code with which HTTP status.
 	Server  string
 	Code    int
 	Message string
-	// said: the server understood what was asked of it, and says no. It has told of itself before, so it is a
+	// isReplica: the server understood what was asked of it, and says no. It has told of itself before, so it is a
 	// replica.
-	said bool
+	isReplica bool
 }
 
 // Error implements error.
@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 	text := fmt.Sprintf("%s answers %d %s: %s", e.Server, e.Code, http.StatusText(e.Code), e.Message)
 	switch e.Code {
 	case http.StatusNotFound:
-		if !e.said {
+		if !e.isReplica {
 			text += ": it may be no replica, or one of an older version"
 		}
 	case http.StatusUnauthorized:
@@ -103,8 +103,8 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 func (c *Client) silent(p Place, err error) { c.tell(p.Config.Host, "%v", err) }
 
 func (c *Client) tell(about, format string, args ...any) {
-	if !c.told[about] {
-		c.told[about] = true
+	if !c.announcements[about] {
+		c.announcements[about] = true
 		c.Say(fmt.Sprintf(format, args...))
 	}
 }
@@ -203,7 +203,7 @@ func (p Place) send(ctx context.Context, client *http.Client, method, path strin
 		return fmt.Errorf("%s%s: %w", p.Config.Host, path, err)
 	}
 	if refusal := answer.Refusal(); refusal != nil {
-		return &Error{Server: p.Config.Host, Code: refusal.Code, Message: refusal.Message, said: method == http.MethodPost}
+		return &Error{Server: p.Config.Host, Code: refusal.Code, Message: refusal.Message, isReplica: method == http.MethodPost}
 	}
 	if raw, ok := into.(*[]byte); ok {
 		*raw = answer.Body

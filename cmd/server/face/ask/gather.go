@@ -19,7 +19,7 @@ type Replica struct {
 	// client sees of it.
 	Metrics Interval
 	Counts  Counts
-	Seen    Measured
+	Seen    Measurement
 }
 
 // Counts are what a replica has counted at two times.

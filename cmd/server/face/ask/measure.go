@@ -11,8 +11,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// Measured is what a client sees of a replica.
-type Measured struct {
+// Measurement is what a client sees of a replica.
+type Measurement struct {
 	// Latencies are how long requests took on one connection, the shortest first.
 	Latencies []time.Duration
 	// Ahead is by how much the replica's clock is ahead of this machine's, as far as the fastest answer can tell:
@@ -26,8 +26,8 @@ type Measured struct {
 const measurements = 5
 
 // Measure asks a replica itself some times.
-func (c *Client) Measure(ctx context.Context, of status.Installation, r status.Replica) (Measured, error) {
-	var m Measured
+func (c *Client) Measure(ctx context.Context, of status.Installation, r status.Replica) (Measurement, error) {
+	var m Measurement
 	places := c.replica(of, r)
 	if len(places) == 0 {
 		return m, fmt.Errorf("replica %s has not told its URL", r.Name)
@@ -71,9 +71,9 @@ func (p Place) expires(ctx context.Context) time.Time {
 		return time.Time{}
 	}
 	defer func() { _ = conn.Close() }()
-	shown := conn.(*tls.Conn).ConnectionState().PeerCertificates
-	if len(shown) == 0 {
+	certificates := conn.(*tls.Conn).ConnectionState().PeerCertificates
+	if len(certificates) == 0 {
 		return time.Time{}
 	}
-	return shown[0].NotAfter
+	return certificates[0].NotAfter
 }

@@ -38,11 +38,11 @@ func Places(file clientcmdapi.Config, context, server string) ([]Place, error) {
 		return nil, err
 	}
 	if server != "" {
-		named := Place{Config: rest.CopyConfig(first.Config)}
-		named.Config.Host = strings.TrimRight(server, "/")
-		all := []Place{named}
+		place := Place{Config: rest.CopyConfig(first.Config)}
+		place.Config.Host = strings.TrimRight(server, "/")
+		all := []Place{place}
 		if _, prefix, ok := strings.Cut(first.Config.Host, "/shards/"); ok { // a front is asked for a shard
-			behind := Place{Config: rest.CopyConfig(named.Config)}
+			behind := Place{Config: rest.CopyConfig(place.Config)}
 			behind.Config.Host += "/shards/" + prefix
 			all = append(all, behind)
 		}

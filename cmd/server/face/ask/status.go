@@ -21,8 +21,8 @@ func (c *Client) Installation(ctx context.Context) (status.Installation, error) 
 func (c *Client) Terms(ctx context.Context, of status.Installation, shard string) (status.Terms, error) {
 	var terms status.Terms
 	_, err := first(ctx, c.shard(of, shard), status.TermsPath, &terms, nil)
-	if known := find(of, shard).Terms; len(known) > 0 && len(terms.Terms) > 0 && known[0].Holder == terms.Terms[0].Holder && terms.Terms[0].Trigger == "" {
-		terms.Terms[0].Trigger = known[0].Trigger // who was asked may not have read the leader's record yet
+	if latest := find(of, shard).Terms; len(latest) > 0 && len(terms.Terms) > 0 && latest[0].Holder == terms.Terms[0].Holder && terms.Terms[0].Trigger == "" {
+		terms.Terms[0].Trigger = latest[0].Trigger // whoever was asked may not have read the leader's record yet
 	}
 	return terms, err
 }

@@ -64,11 +64,11 @@ func (c *Client) StepDown(ctx context.Context, of status.Installation, shard sta
 	if err != nil {
 		return Succession{}, fmt.Errorf("the leader of shard %s has not agreed to hand over: %w", shard.Name, err)
 	}
-	agreed := Succession{Shard: shard.Name, From: answer.Replica, Before: answer.Epoch}
+	change := Succession{Shard: shard.Name, From: answer.Replica, Before: answer.Epoch}
 	if answer.GoesOn {
-		agreed.To, agreed.After = agreed.From, agreed.Before
+		change.To, change.After = change.From, change.Before
 	}
-	return agreed, nil
+	return change, nil
 }
 
 const (
@@ -78,9 +78,9 @@ const (
 	electionPatience = time.Second
 )
 
-// Succeeded waits until somebody leads a shard in a later term than s.Before, and returns who. began is when the
-// request was sent. It does not wait if who should lead led already.
-func (c *Client) Succeeded(ctx context.Context, of status.Installation, s Succession, began time.Time) (Succession, error) {
+// AwaitSuccessor waits until somebody leads a shard in a later term than s.Before, and returns which. began is when the
+// request was sent. It does not wait if the one that should lead led already.
+func (c *Client) AwaitSuccessor(ctx context.Context, of status.Installation, s Succession, began time.Time) (Succession, error) {
 	if s.LedAlready() {
 		return s, nil
 	}
@@ -109,21 +109,21 @@ func (c *Client) elections(ctx context.Context, of status.Installation, shard st
 	defer cancel()
 	replicas := find(of, shard).Replicas
 	answers := make([]status.Replica, len(replicas))
-	var asked sync.WaitGroup
+	var asking sync.WaitGroup
 	for i, r := range replicas {
 		if r.URL == "" {
 			continue
 		}
-		asked.Go(func() {
+		asking.Go(func() {
 			if err := c.places[0].At(r.URL).do(soon, http.MethodGet, status.ReplicaPath, nil, &answers[i]); err != nil {
 				answers[i] = status.Replica{Fault: err.Error()}
 			}
 		})
 	}
-	asked.Wait()
+	asking.Wait()
 	for _, r := range answers {
 		if r.Name != "" {
-			all = append(all, named(r))
+			all = append(all, electionOf(r))
 		}
 	}
 	if len(all) > 0 {
@@ -134,13 +134,13 @@ func (c *Client) elections(ctx context.Context, of status.Installation, shard st
 		return nil
 	}
 	for _, r := range find(now, shard).Replicas {
-		all = append(all, named(r))
+		all = append(all, electionOf(r))
 	}
 	return all
 }
 
-// named returns a replica's election. Who leads says so by its own name.
-func named(r status.Replica) status.Election {
+// electionOf returns a replica's election. A leader says so by its own name.
+func electionOf(r status.Replica) status.Election {
 	e := r.Election
 	if e.State == status.StateLeading {
 		e.Leader = r.Name

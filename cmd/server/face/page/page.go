@@ -38,8 +38,8 @@ const (
 	maxBody, maxAnswer = 64 << 10, 64 << 20
 )
 
-// allowed are the requests that the page makes.
-var allowed = []struct {
+// allowlist are the requests that the page makes.
+var allowlist = []struct {
 	method string
 	path   *regexp.Regexp
 }{
@@ -104,8 +104,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "open the page at http://"+p.host, http.StatusMisdirectedRequest)
 		return
 	}
-	if given := req.URL.Query().Get(parameter); req.URL.Path == ui.Path && p.knows(given) {
-		http.SetCookie(w, &http.Cookie{Name: p.cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	if secret := req.URL.Query().Get(parameter); req.URL.Path == ui.Path && p.knows(secret) {
+		http.SetCookie(w, &http.Cookie{Name: p.cookie, Value: secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		http.Redirect(w, req, ui.Path, http.StatusSeeOther)
 		return
@@ -131,7 +131,7 @@ func (p *Page) knows(secret string) bool {
 }
 
 func isAllowed(req *http.Request) bool {
-	for _, a := range allowed {
+	for _, a := range allowlist {
 		if req.Method == a.method && a.path.MatchString(req.URL.EscapedPath()) {
 			return true
 		}
@@ -186,7 +186,7 @@ func (p *Page) stepDown(w http.ResponseWriter, req *http.Request) {
 		refuse(w, http.StatusNotFound, err)
 		return
 	}
-	asked, err := client.StepDown(req.Context(), of, shard, wish)
+	change, err := client.StepDown(req.Context(), of, shard, wish)
 	if refusal := new(ask.Error); errors.As(err, &refusal) {
 		refuse(w, refusal.Code, err)
 		return
@@ -197,7 +197,7 @@ func (p *Page) stepDown(w http.ResponseWriter, req *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// on an error the browser has gone
-	_ = json.NewEncoder(w).Encode(map[string]any{"replica": asked.From, "epoch": asked.Before})
+	_ = json.NewEncoder(w).Encode(map[string]any{"replica": change.From, "epoch": change.Before})
 }
 
 // refuse answers as API servers do.

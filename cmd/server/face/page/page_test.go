@@ -71,8 +71,8 @@ func (b *back) was() []string {
 	return out
 }
 
-// shown is a page that is served, and a browser that knows its secret.
-type shown struct {
+// browser is a page that is served, and a browser that knows its secret.
+type browser struct {
 	*testing.T
 	page   *Page
 	url    *url.URL
@@ -82,7 +82,7 @@ type shown struct {
 	ended  chan error
 }
 
-func show(t *testing.T, each time.Duration, servers ...*back) *shown {
+func show(t *testing.T, each time.Duration, servers ...*back) *browser {
 	t.Helper()
 	var places []ask.Place
 	for _, b := range servers {
@@ -93,7 +93,7 @@ func show(t *testing.T, each time.Duration, servers ...*back) *shown {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
-	s := &shown{T: t, page: New(places), end: end, ended: make(chan error, 1)}
+	s := &browser{T: t, page: New(places), end: end, ended: make(chan error, 1)}
 	s.page.places.each = each
 	s.client = &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	ready := make(chan string, 1)
@@ -106,7 +106,7 @@ func show(t *testing.T, each time.Duration, servers ...*back) *shown {
 	return s
 }
 
-func (s *shown) stop() {
+func (s *browser) stop() {
 	s.client.CloseIdleConnections()
 	s.end()
 	select {
@@ -122,7 +122,7 @@ func (s *shown) stop() {
 
 // send sends a request with the cookie. Each further pair is a header; one without a value is left out, Host is the
 // host.
-func (s *shown) send(method, uri, body string, headers ...string) (int, string, http.Header) {
+func (s *browser) send(method, uri, body string, headers ...string) (int, string, http.Header) {
 	s.Helper()
 	req, err := http.NewRequestWithContext(s.Context(), method, "http://"+s.url.Host+"/", strings.NewReader(body))
 	if err != nil {

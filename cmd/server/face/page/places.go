@@ -19,17 +19,17 @@ import (
 // places are the servers that can be asked: those of the kubeconfig, and the replicas of the root shard of which these
 // have told. The one that answered last is asked first. All methods may be called on any goroutine.
 type places struct {
-	mu      sync.Mutex
-	given   []ask.Place
-	learned []ask.Place
-	first   string                  // the host that answered last
-	each    time.Duration           // how long one may take
-	largest int64                   // how many bytes an answer may have
-	clients map[string]*http.Client // by host
+	mu       sync.Mutex
+	servers  []ask.Place
+	replicas []ask.Place
+	first    string                  // the host that answered last
+	each     time.Duration           // how long one may take
+	largest  int64                   // how many bytes an answer may have
+	clients  map[string]*http.Client // by host
 }
 
-func newPlaces(given []ask.Place) *places {
-	return &places{given: given, clients: map[string]*http.Client{}, each: patience, largest: maxAnswer}
+func newPlaces(servers []ask.Place) *places {
+	return &places{servers: servers, clients: map[string]*http.Client{}, each: patience, largest: maxAnswer}
 }
 
 type question struct {
@@ -42,7 +42,7 @@ func (p *places) list() []ask.Place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []ask.Place
-	for _, place := range slices.Concat(p.given, p.learned) {
+	for _, place := range slices.Concat(p.servers, p.replicas) {
 		switch host := place.Config.Host; {
 		case slices.ContainsFunc(all, func(a ask.Place) bool { return a.Config.Host == host }):
 		case host == p.first:
@@ -61,18 +61,18 @@ func (p *places) learn(body []byte) {
 	if err := json.Unmarshal(body, &of); err != nil {
 		return
 	}
-	var learned []ask.Place
+	var replicas []ask.Place
 	for _, shard := range of.Shards {
 		for _, r := range shard.Replicas {
 			if shard.Name == of.Root && r.URL != "" {
-				learned = append(learned, p.given[0].At(r.URL))
+				replicas = append(replicas, p.servers[0].At(r.URL))
 			}
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(learned) > 0 {
-		p.learned = learned
+	if len(replicas) > 0 {
+		p.replicas = replicas
 	}
 }
 

@@ -4,19 +4,19 @@ import "sync"
 
 // requests are those that are being answered. http.Server does not wait for them once it has been closed.
 type requests struct {
-	mu    sync.Mutex
-	ended bool
-	open  sync.WaitGroup
+	mu       sync.Mutex
+	isClosed bool
+	open     sync.WaitGroup
 }
 
 // begin reports whether a request may begin. If so, it must call done.
 func (r *requests) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.ended {
+	if !r.isClosed {
 		r.open.Add(1)
 	}
-	return !r.ended
+	return !r.isClosed
 }
 
 func (r *requests) done() { r.open.Done() }
@@ -24,7 +24,7 @@ func (r *requests) done() { r.open.Done() }
 // end lets no request begin any more, and waits for those that have.
 func (r *requests) end() {
 	r.mu.Lock()
-	r.ended = true
+	r.isClosed = true
 	r.mu.Unlock()
 	r.open.Wait()
 }

@@ -59,10 +59,10 @@ func read(t *testing.T, at time.Time, change map[string]string) ask.Reading {
 	return r
 }
 
-func examine(t *testing.T, after map[string]string, seen func(*ask.Measured)) view.Findings {
+func examine(t *testing.T, after map[string]string, seen func(*ask.Measurement)) view.Findings {
 	of := statustest.Lone()
 	of.Shards[0].Replicas = of.Shards[0].Replicas[:1]
-	measured := ask.Measured{Latencies: []time.Duration{time.Millisecond, time.Millisecond, time.Second}, Within: time.Millisecond, Expires: statustest.Now.AddDate(1, 0, 0)}
+	measured := ask.Measurement{Latencies: []time.Duration{time.Millisecond, time.Millisecond, time.Second}, Within: time.Millisecond, Expires: statustest.Now.AddDate(1, 0, 0)}
 	if seen != nil {
 		seen(&measured)
 	}
@@ -92,9 +92,9 @@ var cases = []struct {
 	kind     string
 	severity status.Severity
 	after    map[string]string
-	seen     func(*ask.Measured)
+	seen     func(*ask.Measurement)
 }{
-	{"api-slow", status.Warning, nil, func(m *ask.Measured) { m.Latencies = []time.Duration{time.Second, time.Second, time.Second} }},
+	{"api-slow", status.Warning, nil, func(m *ask.Measurement) { m.Latencies = []time.Duration{time.Second, time.Second, time.Second} }},
 	{"etcd-slow", status.Warning, map[string]string{`etcd_request_duration_seconds_bucket{le="2"}`: "150", `etcd_request_duration_seconds_bucket{le="+Inf"}`: "150", `etcd_request_duration_seconds_count`: "150"}, nil},
 	{"etcd-alarm", status.Critical, map[string]string{`grpc_client_handled_total{grpc_code="ResourceExhausted"}`: "1"}, nil},
 	{"etcd-alarm", status.Critical, map[string]string{`grpc_client_handled_total{grpc_code="DataLoss"}`: "1"}, nil},
@@ -108,9 +108,9 @@ var cases = []struct {
 	{"quota", status.Notice, map[string]string{`regent_quota_refused_total{limit="objects"}`: "3"}, nil},
 	{"files-refused", status.Warning, map[string]string{`regent_certificates_refused`: "1"}, nil},
 	{"files-refused", status.Warning, map[string]string{`regent_encryption_config_refused`: "1"}, nil},
-	{"serving-certificate", status.Warning, nil, func(m *ask.Measured) { m.Expires = statustest.Now.AddDate(0, 0, 29) }},
-	{"serving-certificate", status.Critical, nil, func(m *ask.Measured) { m.Expires = statustest.Now.AddDate(0, 0, 6) }},
-	{"clock", status.Warning, nil, func(m *ask.Measured) { m.Ahead = -1100 * time.Millisecond }},
+	{"serving-certificate", status.Warning, nil, func(m *ask.Measurement) { m.Expires = statustest.Now.AddDate(0, 0, 29) }},
+	{"serving-certificate", status.Critical, nil, func(m *ask.Measurement) { m.Expires = statustest.Now.AddDate(0, 0, 6) }},
+	{"clock", status.Warning, nil, func(m *ask.Measurement) { m.Ahead = -1100 * time.Millisecond }},
 }
 
 func TestEachFindingIsNamedAlone(t *testing.T) {
@@ -131,7 +131,7 @@ func TestEachFindingIsNamedAlone(t *testing.T) {
 
 // A clock that is far off within what the slowest answer could explain is no finding.
 func TestASlowAnswerIsNoClockThatIsWrong(t *testing.T) {
-	report := examine(t, nil, func(m *ask.Measured) { m.Ahead, m.Within = 2*time.Second, 1500*time.Millisecond })
+	report := examine(t, nil, func(m *ask.Measurement) { m.Ahead, m.Within = 2*time.Second, 1500*time.Millisecond })
 	if len(report.Problems) > 0 {
 		t.Errorf("%+v", report.Problems)
 	}

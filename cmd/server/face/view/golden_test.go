@@ -275,7 +275,7 @@ func TestTop(t *testing.T) {
 func TestTheReportOfADoctor(t *testing.T) {
 	of := diagnosed(statustest.Lone())
 	before, after := reading(t, "before", statustest.Now.Add(-2*time.Second)), reading(t, "after", statustest.Now)
-	seen := ask.Measured{Latencies: []time.Duration{time.Millisecond, 2 * time.Millisecond, 600 * time.Millisecond}, Within: time.Millisecond, Expires: statustest.Now.AddDate(1, 0, 0)}
+	seen := ask.Measurement{Latencies: []time.Duration{time.Millisecond, 2 * time.Millisecond, 600 * time.Millisecond}, Within: time.Millisecond, Expires: statustest.Now.AddDate(1, 0, 0)}
 	findings := view.Examine(view.Evidence{
 		Of: of, Version: "v1.37.2+regent.1", Now: statustest.Now,
 		Replicas: []ask.Replica{

@@ -9,25 +9,25 @@ import (
 // minutes, and clients begin them again at once.
 const unheardAfter = time.Second
 
-// Hearing is told whether a shard is heard.
-type Hearing struct {
-	// Heard is called when the shard begins to be heard. Unheard is called when it has not been for a second.
-	Heard, Unheard func()
+// Listener is told whether a shard is heard.
+type Listener struct {
+	// Hears is called when the shard begins to be heard. Misses is called when it has not been for a second.
+	Hears, Misses func()
 	// Wavers is called when a watch of a shard that is heard has just broken, and when all are open again in time.
 	Wavers func(bool)
 }
 
-// Follow tells whether a shard is heard, until ctx ends: as many watches are open as are needed, and behind returns nil.
+// Tell says whether a shard is heard, until ctx ends: as many watches are open as are needed, and behind returns nil.
 // behind returns a channel that is closed when it should be asked again.
-func (o *OpenWatches) Follow(ctx context.Context, needed int, behind func() <-chan struct{}, to Hearing) {
+func (o *OpenWatches) Tell(ctx context.Context, needed int, behind func() <-chan struct{}, to Listener) {
 	heard, late := false, time.After(unheardAfter) // late is nil while nothing is expected
 	for {
-		missing := behind()
+		later := behind()
 		open, changed := o.Count()
-		switch all := missing == nil && open >= needed; {
+		switch all := later == nil && open >= needed; {
 		case all && !heard:
 			heard, late = true, nil
-			to.Heard()
+			to.Hears()
 		case all && late != nil:
 			late = nil
 			to.Wavers(false)
@@ -39,10 +39,10 @@ func (o *OpenWatches) Follow(ctx context.Context, needed int, behind func() <-ch
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-missing:
+		case <-later:
 		case <-late:
 			heard, late = false, nil
-			to.Unheard()
+			to.Misses()
 		}
 	}
 }
