@@ -89,7 +89,7 @@ func (s *Server) addEndpoints(mux *mux.PathRecorderMux, store *store, handlers m
 	for path, handler := range handlers {
 		mux.Handle(path, handler)
 	}
-	mux.Handle(configzPath, s.shownConfig())
+	mux.Handle(configzPath, s.configz())
 	mux.HandlePrefix(ui.Path, ui.Handler())
 	mux.Handle("/readyz/certificates", s.keys)
 	if store.keys != nil {

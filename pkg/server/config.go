@@ -29,19 +29,15 @@ const shutdownAllowance = 20 * time.Second
 // not all clients reconnect at the same moment.
 const watchGrace = 5 * time.Second
 
-// Config is what New needs.
+// Config is what New needs. /configz shows it: see configz.go for what is hidden.
 type Config struct {
+	Settings
+
 	// Shard is the shard's name, the same on all its replicas.
 	Shard string
-	// Membership is what this shard has joined an installation with. Nil: the shard is alone, or the root shard of
-	// an installation.
+	// Membership is what this shard has joined an installation with, as MembershipFile had it. Nil: the shard is
+	// alone, or the root shard of an installation.
 	Membership *pki.Membership
-	// MembershipFile is the file that Membership was read from. What is in it counts as soon as it changes. Empty:
-	// it never does.
-	MembershipFile string
-	// Capacity is how many logical clusters the shard can have: other shards assign no more to it. 0 stands for
-	// clusters.DefaultCapacity.
-	Capacity int64
 	// RootDirectory holds generated keys (pki/), admin.kubeconfig and, while the process lives, a file in
 	// replicas/.
 	RootDirectory string
@@ -53,37 +49,11 @@ type Config struct {
 	// operator has chosen it: an admin.kubeconfig that names another URL is rewritten.
 	BaseURL      string
 	FixedBaseURL bool
-
-	// Serving says where to listen. Without a certificate, New makes one that the shard's authority signs.
-	Serving *genericoptions.SecureServingOptions
-	// ClientCAFile names a file with further authorities for client certificates, TokenFile one with bearer tokens.
-	// Both may be empty.
-	ClientCAFile, TokenFile string
-	// ServiceAccounts says how tokens of service accounts are made and checked.
-	ServiceAccounts identity.ServiceAccounts
-	// AuthenticationConfigFile names a file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), that
-	// is read again when it changes. It may be empty. TokenWebhook says whom to ask about tokens that nobody else
-	// knows.
-	AuthenticationConfigFile string
-	TokenWebhook             authentication.Webhook
-	// AuthorizationConfigFile names a file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1):
-	// webhooks to ask what users may do. It is read again when it changes. It may be empty.
-	AuthorizationConfigFile string
-
-	// Limits are the limits on requests and connections.
-	Limits edge.Limits
 	// ConversionWebhooks are where the webhooks may be that definitions of custom resources name. The zero value:
 	// nowhere.
 	ConversionWebhooks webhooks.Networks
-
 	// EmbeddedEtcd is the etcd to run in this process. Nil: the server uses Etcd.
 	EmbeddedEtcd *etcd.Config
-	Etcd         storagebackend.TransportConfig
-	// EtcdPrefix begins all keys.
-	EtcdPrefix string
-	// EncryptionConfigFile names a file with an EncryptionConfiguration (apiserver.config.k8s.io/v1). It is read
-	// again when it changes. Empty: objects are stored unencrypted.
-	EncryptionConfigFile string
 
 	// EnableLeaderElection makes this replica a candidate. Otherwise it runs the controllers whenever nobody holds
 	// the Lease, and two replicas without it do not detect each other: give it to every replica if there is more
@@ -92,28 +62,12 @@ type Config struct {
 	// Election says how this replica stands for election. The server sets Client, Candidates, Cluster,
 	// ReplicasDirectory, Replica, Fenced, Detector, ForgetCommand and Notify.
 	Election election.Config
-	// Detect says how often standbys look for signs of life of the leader's process (its Interval and Misses, 0 for
-	// the defaults), if Election.Detection is not off. The server sets its other fields. ProbePort is the port,
-	// beside Serving's address, on which other replicas probe this one. 0: any free port.
-	Detect    detect.Config
-	ProbePort int
-	// Fencing says what happens to a leader's writes without a fencing token. Empty: edge.FencingEnforce. It has no
-	// effect without leader election.
-	Fencing edge.Fencing
 	// Registry lists the controllers to run. Policies say what happens when they fail.
 	Registry *controllers.Registry
 	Policies controllers.Policies
 
-	// Audit and Tracing are upstream's options. Nil turns them off.
-	Audit     *genericoptions.AuditOptions
-	Tracing   *genericoptions.TracingOptions
-	Profiling bool
 	// Flags are what /flagz shows. Nil: there is no /flagz.
 	Flags flagz.Reader
-
-	// ShutdownDelay is how long the server goes on serving, not ready, after its context has ended. Load balancers
-	// need it to stop sending requests. The term does not wait for it.
-	ShutdownDelay time.Duration
 	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for the time that a
 	// term may take to end, plus 20 s, plus ShutdownDelay. With the default timings and no delay that is 40 s.
 	ShutdownTimeout time.Duration
@@ -124,6 +78,60 @@ type Config struct {
 	// wrapped.
 	informerSource func(controllers.Source) controllers.Source
 	termTransport  transport.WrapperFunc
+}
+
+// Settings are the part of a Config that flags set as it is: see package options.
+type Settings struct {
+	Files
+	// Capacity is how many logical clusters the shard can have: other shards assign no more to it. 0 stands for
+	// clusters.DefaultCapacity.
+	Capacity int64
+	// Serving says where to listen. Without a certificate, New makes one that the shard's authority signs.
+	Serving *genericoptions.SecureServingOptions
+	// Limits are the limits on requests and connections.
+	Limits edge.Limits
+	// ServiceAccounts says how tokens of service accounts are made and checked.
+	ServiceAccounts identity.ServiceAccounts
+	// TokenWebhook says whom to ask about tokens that nobody else knows.
+	TokenWebhook authentication.Webhook
+
+	// Etcd says which etcd to use, if none is embedded. EtcdPrefix begins all keys.
+	Etcd       storagebackend.TransportConfig
+	EtcdPrefix string
+
+	// Detect says how often standbys look for signs of life of the leader's process (its Interval and Misses, 0 for
+	// the defaults), if Election.Detection is not off. The server sets its other fields. ProbePort is the port,
+	// beside Serving's address, on which other replicas probe this one. 0: any free port.
+	Detect    detect.Config
+	ProbePort int
+	// Fencing says what happens to a leader's writes without a fencing token. Empty: edge.FencingEnforce. It has no
+	// effect without leader election.
+	Fencing edge.Fencing
+
+	// Audit and Tracing are upstream's options. Nil turns them off.
+	Audit     *genericoptions.AuditOptions
+	Tracing   *genericoptions.TracingOptions
+	Profiling bool
+	// ShutdownDelay is how long the server goes on serving, not ready, after its context has ended. Load balancers
+	// need it to stop sending requests. The term does not wait for it.
+	ShutdownDelay time.Duration
+}
+
+// Files are the names of files that an operator gives. Each may be empty. All are read again when they change, except
+// that of tokens.
+type Files struct {
+	// MembershipFile has Config.Membership.
+	MembershipFile string
+	// ClientCAFile has further authorities for client certificates, TokenFile bearer tokens.
+	ClientCAFile, TokenFile string
+	// AuthenticationConfigFile has an AuthenticationConfiguration (apiserver.config.k8s.io/v1): issuers of tokens.
+	AuthenticationConfigFile string
+	// AuthorizationConfigFile has an AuthorizationConfiguration (apiserver.config.k8s.io/v1): webhooks to ask what
+	// users may do.
+	AuthorizationConfigFile string
+	// EncryptionConfigFile has an EncryptionConfiguration (apiserver.config.k8s.io/v1). Empty: objects are stored
+	// unencrypted.
+	EncryptionConfigFile string
 }
 
 // rootShard returns the name of the installation's root shard.

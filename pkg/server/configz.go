@@ -2,122 +2,215 @@ package server
 
 import (
 	"cmp"
+	"encoding"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
+	"runtime"
+	"strings"
 	"time"
+	"unicode"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/identity"
 )
 
 // configzPath is where a replica shows its configuration, as Kubernetes' components do. Flags as they were given are at
 // /flagz.
 const configzPath = "/configz"
 
-// shownConfig is what is in force: with defaults, and with limits computed from this machine. It has names of files,
-// and none of their contents.
-type shownConfig struct {
-	Shard         string `json:"shard"`
-	Replica       string `json:"replica"`
-	RootShard     string `json:"rootShard"`
-	RootDirectory string `json:"rootDirectory"`
-	BaseURL       string `json:"baseURL"`
-	Advertise     string `json:"advertiseAddress"`
-	ProbePort     int    `json:"probePort"`
-	Etcd          struct {
-		Embedded bool     `json:"embedded"`
-		Servers  []string `json:"servers,omitempty"`
-		Prefix   string   `json:"prefix"`
-	} `json:"etcd"`
-	Election shownElection `json:"election"`
-	Limits   shownLimits   `json:"limits"`
-	Files    shownFiles    `json:"files"`
-	// Policies are those of single controllers, and "default".
-	Policies map[string]controllers.Policy `json:"controllerFailurePolicies"`
-	Shutdown struct {
-		Delay   string `json:"delay"`
-		Timeout string `json:"timeout"`
-	} `json:"shutdown"`
+// configz is what is in force: with defaults, and with limits computed from this machine. It has names of files,
+// and none of their contents. It is made of Config's fields: a new one is shown unless it is in hidden.
+type configz map[string]any
+
+// shownAs says where fields are shown that are not shown under their own name.
+var shownAs = map[string]string{
+	"Capacity":                 "shardCapacity",
+	"Advertise":                "advertiseAddress",
+	"MembershipFile":           "files.membership",
+	"ClientCAFile":             "files.clientCA",
+	"TokenFile":                "files.tokens",
+	"AuthenticationConfigFile": "files.authenticationConfig",
+	"AuthorizationConfigFile":  "files.authorizationConfig",
+	"EncryptionConfigFile":     "files.encryptionConfig",
+	"EmbeddedEtcd":             "etcd",
+	"Etcd.ServerList":          "etcd.servers",
+	"EtcdPrefix":               "etcd.prefix",
+	"EnableLeaderElection":     "election.enabled",
+	"Election.Detection":       "election.failureDetection",
+	"Detect":                   "election.detect",
+	"Fencing":                  "election.fencing",
+	"Policies":                 "controllerFailurePolicies",
+	"ShutdownDelay":            "shutdown.delay",
+	"ShutdownTimeout":          "shutdown.timeout",
+	"Limits.CPUs":              "limits.cpus",
 }
 
-type shownElection struct {
-	Enabled       bool              `json:"enabled"`
-	Lease         string            `json:"lease"`
-	Mode          election.ModeName `json:"mode"`
-	LeaseDuration string            `json:"leaseDuration"`
-	RenewDeadline string            `json:"renewDeadline"`
-	RetryPeriod   string            `json:"retryPeriod"`
-	DrainTimeout  string            `json:"drainTimeout"`
-	Priority      int32             `json:"priority"`
-	Preempt       bool              `json:"preempt"`
-	Detection     string            `json:"failureDetection"`
-	Fencing       edge.Fencing      `json:"fencing"`
-}
-
-type shownLimits struct {
-	RequestTimeout       string `json:"requestTimeout"`
-	Places               int    `json:"requestPlaces"`
-	Connections          int    `json:"connections"`
-	ConnectionsPerClient int    `json:"connectionsPerClient"`
-	Watches              int    `json:"watches"`
-	ObjectsPerCluster    int64  `json:"objectsPerCluster"`
-	BytesPerCluster      int64  `json:"bytesPerCluster"`
-}
-
-type shownFiles struct {
-	ClientCA             string `json:"clientCA,omitempty"`
-	Tokens               string `json:"tokens,omitempty"`
-	AuthenticationConfig string `json:"authenticationConfig,omitempty"`
-	AuthorizationConfig  string `json:"authorizationConfig,omitempty"`
-	EncryptionConfig     string `json:"encryptionConfig,omitempty"`
+// hidden says why fields are hidden.
+var hidden = map[string]string{
+	"Membership":                       "has a key; rootShard and files.membership tell of it",
+	"Registry":                         "code; /regent/v1/replica tells of controllers",
+	"Flags":                            "/flagz shows them",
+	"Serving.Listener":                 "open already",
+	"Serving.ServerCert.GeneratedCert": "has a key",
+	"Etcd.EgressLookup":                "never set",
+	"Etcd.TracerProvider":              "never set",
+	"Detect.Name":                      "set by the server, as election.lease",
+	"Detect.Replica":                   "set by the server, as replica",
+	"Detect.Listen":                    "set by the server, from serving.bindAddress and probePort",
+	"Detect.Advertise":                 "set by the server, as advertiseAddress",
+	"Detect.Metrics":                   "never set",
+	"Detect.Changed":                   "set by the server",
+	"Election.Cluster":                 "set by the server, always the same",
+	"Election.ForgetCommand":           "set by the server, always the same",
+	"Election.ReplicasDirectory":       "set by the server, below rootDirectory",
+	"Election.Replica":                 "set by the server, as replica",
+	"Election.URL":                     "set by the server, from advertiseAddress",
+	"Election.Fenced":                  "set by the server, from election.fencing",
+	"Election.Candidates":              "set by the server",
+	"Election.Client":                  "set by the server",
+	"Election.Detector":                "set by the server",
+	"Election.Notify":                  "set by the server",
+	"Election.Changed":                 "set by the server",
+	"Election.Metrics":                 "never set",
 }
 
 // ServeHTTP implements http.Handler.
-func (c shownConfig) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (c configz) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = json.NewEncoder(w).Encode(map[string]shownConfig{"regent": c}) // on an error the client has gone
+	_ = json.NewEncoder(w).Encode(map[string]configz{"regent": c}) // on an error the client has gone
 }
 
-func (s *Server) shownConfig() shownConfig {
-	c, e := s.cfg, s.cfg.Election
+func (s *Server) configz() configz {
+	cfg, c := s.cfg.inForce(), configz{}
+	c.addFields("", "", reflect.ValueOf(cfg))
+	c.set("replica", s.name)
+	c.set("rootShard", cfg.rootShard())
+	c.set("etcd.embedded", cfg.EmbeddedEtcd != nil)
+	c.set("election.lease", cfg.Election.Namespace+"/"+cfg.Election.Name)
+	if mode, ok := cfg.Election.Mode.(election.Coordinated); ok {
+		c.set("election.emulationVersion", mode.EmulationVersion)
+	}
+	c.set("limits.requestPlaces", cfg.Limits.Places())
+	return c
+}
+
+// inForce returns the configuration with what its zero values stand for.
+func (c Config) inForce() Config {
+	c.Capacity = cmp.Or(c.Capacity, clusters.DefaultCapacity)
+	c.Limits.CPUs = cmp.Or(c.Limits.CPUs, runtime.GOMAXPROCS(0))
+	connections := c.Limits.OfConnections().InForce()
+	c.Limits.Connections, c.Limits.ConnectionsPerClient = connections.Total, connections.PerClient
+	c.ServiceAccounts.Issuer = c.ServiceAccounts.IssuerOf(c.Shard)
+	c.ServiceAccounts.MaxTokenLifetime = cmp.Or(c.ServiceAccounts.MaxTokenLifetime, identity.DefaultMaxTokenLifetime)
+	if c.EmbeddedEtcd != nil {
+		embedded := *c.EmbeddedEtcd
+		embedded.Quota = cmp.Or(embedded.Quota, etcd.DefaultQuota)
+		c.EmbeddedEtcd = &embedded
+	}
+	c.Fencing = cmp.Or(c.Fencing, edge.FencingEnforce)
+	e := &c.Election
 	e.Fenced = c.Fencing != edge.FencingWarn
 	if e.Mode == nil {
 		e.Mode = election.Renewed{}
 	}
-	out := shownConfig{
-		Shard: c.Shard, Replica: s.name, RootShard: c.rootShard(), RootDirectory: c.RootDirectory, BaseURL: c.BaseURL,
-		Advertise: c.Advertise.String(), ProbePort: c.ProbePort,
-		Election: shownElection{
-			Enabled: c.EnableLeaderElection, Lease: e.Namespace + "/" + e.Name, Mode: e.Mode.Name(),
-			LeaseDuration: e.LeaseDuration.String(), RenewDeadline: e.RenewDeadline.String(), RetryPeriod: e.RetryPeriod.String(),
-			DrainTimeout: e.EffectiveDrainTimeout().String(), Priority: e.Priority, Preempt: e.Preempt,
-			Detection: string(e.EffectiveDetection()), Fencing: cmp.Or(c.Fencing, edge.FencingEnforce),
-		},
-		Limits: showLimits(c.Limits),
-		Files: shownFiles{
-			ClientCA: c.ClientCAFile, Tokens: c.TokenFile, AuthenticationConfig: c.AuthenticationConfigFile,
-			AuthorizationConfig: c.AuthorizationConfigFile, EncryptionConfig: c.EncryptionConfigFile,
-		},
-		Policies: map[string]controllers.Policy{"default": c.Policies.Of("")},
-	}
-	maps.Copy(out.Policies, c.Policies.Controllers)
-	out.Etcd.Embedded, out.Etcd.Prefix = c.EmbeddedEtcd != nil, c.EtcdPrefix
-	for _, server := range c.Etcd.ServerList {
-		out.Etcd.Servers = append(out.Etcd.Servers, WithoutPassword(server))
-	}
-	out.Shutdown.Delay, out.Shutdown.Timeout = c.ShutdownDelay.String(), c.ShutdownTimeout.Round(time.Millisecond).String()
-	return out
+	e.Detection, e.DrainTimeout = e.EffectiveDetection(), e.EffectiveDrainTimeout()
+	c.Detect.Interval = cmp.Or(c.Detect.Interval, detect.DefaultConfig().Interval)
+	c.Detect.Misses = cmp.Or(c.Detect.Misses, detect.DefaultConfig().Misses)
+	c.ShutdownTimeout = c.ShutdownTimeout.Round(time.Millisecond)
+	return c
 }
 
-func showLimits(l edge.Limits) shownLimits {
-	return shownLimits{
-		RequestTimeout: l.RequestTimeout.String(), Places: l.Places(), Connections: l.Connections, ConnectionsPerClient: l.ConnectionsPerClient,
-		Watches: l.Watches, ObjectsPerCluster: l.ObjectsPerCluster, BytesPerCluster: l.BytesPerCluster,
+// addFields adds the fields of a struct that is the field of a name, and is shown at a path.
+func (c configz) addFields(name, path string, of reflect.Value) {
+	for i := range of.NumField() {
+		field, value := of.Type().Field(i), of.Field(i)
+		if field.Anonymous {
+			c.addFields(name, path, value)
+			continue
+		}
+		if full := dotted(name, field.Name); field.IsExported() && hidden[full] == "" {
+			c.addValue(full, cmp.Or(shownAs[full], dotted(path, lowerCamel(field.Name))), value)
+		}
 	}
+}
+
+// addValue adds the value of the field of a name at a path. It does not look into functions and interfaces that it does
+// not know.
+func (c configz) addValue(name, path string, of reflect.Value) {
+	of = reflect.Indirect(of)
+	if !of.IsValid() {
+		return // a nil pointer
+	}
+	switch value := of.Interface().(type) {
+	case json.Marshaler, encoding.TextMarshaler:
+		c.set(path, value)
+		return
+	case time.Duration:
+		c.set(path, value.String())
+		return
+	case election.Mode:
+		c.set(path, value.Name())
+		return
+	case controllers.Policies:
+		policies := map[string]controllers.Policy{"default": value.Of("")}
+		maps.Copy(policies, value.Controllers)
+		c.set(path, policies)
+		return
+	}
+	switch of.Kind() {
+	case reflect.Struct:
+		c.addFields(name, path, of)
+	case reflect.String:
+		c.set(path, WithoutPassword(of.String()))
+	case reflect.Slice:
+		list := []any{}
+		for _, element := range of.Seq2() {
+			one := configz{}
+			one.addValue(name, "element", element)
+			list = append(list, one["element"])
+		}
+		c.set(path, list)
+	case reflect.Func, reflect.Interface:
+	default:
+		c.set(path, of.Interface())
+	}
+}
+
+// set sets what is shown at a path.
+func (c configz) set(path string, value any) {
+	first, rest, deeper := strings.Cut(path, ".")
+	if !deeper {
+		c[first] = value
+		return
+	}
+	inner, ok := c[first].(configz)
+	if !ok {
+		inner = configz{}
+		c[first] = inner
+	}
+	inner.set(rest, value)
+}
+
+// dotted returns the path of what is below another one.
+func dotted(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
+
+// lowerCamel returns the name of a field as JSON has it: hsts for HSTS, baseURL for BaseURL, minTLSVersion for
+// MinTLSVersion.
+func lowerCamel(name string) string {
+	upper := len(name) - len(strings.TrimLeftFunc(name, unicode.IsUpper))
+	if upper > 1 && upper < len(name) && unicode.IsLower(rune(name[upper])) {
+		upper-- // the first letter of the next word
+	}
+	return strings.ToLower(name[:upper]) + name[upper:]
 }
 
 // WithoutPassword returns a URL with xxxxx instead of its password, if it has one. Other texts are returned as they

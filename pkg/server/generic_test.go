@@ -109,7 +109,7 @@ func TestAReplicaServesOnNotReadyForTheShutdownDelay(t *testing.T) {
 func TestOnlyTheElectionEndsBeforeTheShutdownDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = time.Hour
-		r := newRun(&Server{cfg: Config{ShutdownDelay: delay}, generic: &genericapiserver.Config{}}, t.Context())
+		r := newRun(&Server{cfg: Config{Settings: Settings{ShutdownDelay: delay}}, generic: &genericapiserver.Config{}}, t.Context())
 		r.process.Go("informers", func() error {
 			<-r.process.ctx.Done()
 			return nil

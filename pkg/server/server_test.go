@@ -156,19 +156,18 @@ func config(t testing.TB, root string) Config {
 	serving.Listener = listener
 	loopback := net.IPv4(127, 0, 0, 1)
 	return Config{
+		Settings: Settings{
+			Serving: serving, EtcdPrefix: "/registry", Audit: genericoptions.NewAuditOptions(), Tracing: genericoptions.NewTracingOptions(),
+		},
 		Shard:         "root",
 		RootDirectory: root,
 		Host:          loopback.String(),
 		Advertise:     loopback,
 		BaseURL:       "https://" + listener.Addr().String(),
 		FixedBaseURL:  true,
-		Serving:       serving,
 		EmbeddedEtcd:  &etcd.Config{Directory: filepath.Join(root, "etcd")},
-		EtcdPrefix:    "/registry",
 		Election:      defaultElection(),
 		Registry:      registry,
-		Audit:         genericoptions.NewAuditOptions(),
-		Tracing:       genericoptions.NewTracingOptions(),
 	}
 }
 

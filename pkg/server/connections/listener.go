@@ -2,6 +2,7 @@
 package connections
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -30,6 +31,15 @@ type Limits struct {
 	PerClient int
 }
 
+// InForce returns the limits that apply in this process.
+func (l Limits) InForce() Limits {
+	if possible := descriptors() / 4 * 3; possible > 0 && (l.Total == 0 || possible < l.Total) {
+		l.Total = possible
+	}
+	l.PerClient = cmp.Or(l.PerClient, l.Total/2)
+	return l
+}
+
 // listener closes connections beyond the limits as soon as it has accepted them, because clients in a queue would wait
 // for others that do not leave.
 type listener struct {
@@ -50,18 +60,12 @@ type listener struct {
 func Limit(ctx context.Context, inner net.Listener, limits Limits) net.Listener {
 	registerMetrics()
 	log := klog.FromContext(ctx)
-	total, perClient := limits.Total, limits.PerClient
-	if possible := descriptors() / 4 * 3; possible > 0 && (total == 0 || possible < total) {
-		if total != 0 {
-			log.Info("The limit of open files allows fewer connections than configured: raise it (ulimit -n) if this process needs more",
-				"connections", possible, "max-connections", total)
-		}
-		total = possible
+	inForce := limits.InForce()
+	if inForce.Total < limits.Total {
+		log.Info("The limit of open files allows fewer connections than configured: raise it (ulimit -n) if this process needs more",
+			"connections", inForce.Total, "max-connections", limits.Total)
 	}
-	if perClient == 0 {
-		perClient = total / 2
-	}
-	return &listener{Listener: inner, log: log, total: total, perClient: perClient, clients: map[netip.Prefix]int{}}
+	return &listener{Listener: inner, log: log, total: inForce.Total, perClient: inForce.PerClient, clients: map[netip.Prefix]int{}}
 }
 
 // descriptors returns how many files and sockets the process may open, or 0 if that is unknown.

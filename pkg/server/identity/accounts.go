@@ -65,8 +65,13 @@ func (c ServiceAccounts) NewIssuer(shard, directory string) (*serviceaccounts.Is
 	if err != nil {
 		return nil, err
 	}
-	issuer := cmp.Or(c.Issuer, "regent.dev/shards/"+shard)
+	issuer := c.IssuerOf(shard)
 	return &serviceaccounts.Issuer{Name: issuer, Audiences: []string{issuer}, Keys: keys}, nil
+}
+
+// IssuerOf returns the issuer of a shard's tokens.
+func (c ServiceAccounts) IssuerOf(shard string) string {
+	return cmp.Or(c.Issuer, "regent.dev/shards/"+shard)
 }
 
 func (c ServiceAccounts) signingKey(directory string) (crypto.Signer, error) {

@@ -3,6 +3,7 @@
 package options
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	genericoptions "k8s.io/apiserver/pkg/server/options"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	utilsnet "k8s.io/utils/net"
 
@@ -30,58 +30,27 @@ import (
 	"github.com/regent-project/regent/pkg/server/webhooks"
 )
 
-// Options are the values of the flags of `start`.
+// Options are the values of the flags of `start`. Settings are used as they are.
 type Options struct {
+	server.Settings
+
 	RootDirectory    string
 	ShardName        string
-	Membership       string
-	ShardCapacity    int64
 	AdvertiseAddress string
 	ExternalHostname string
 	ShardBaseURL     string
-	ProbePort        int
-	Profiling        bool
-	Limits           edge.Limits
 	// ConversionWebhookNetworks are where the conversion webhooks of custom resources may be, for
 	// webhooks.ParseNetworks.
 	ConversionWebhookNetworks []string
-	ShutdownDelay             time.Duration
-
-	Serving      *genericoptions.SecureServingOptions
-	Etcd         EtcdOptions
-	ClientCAFile string
-	TokenFile    string
-	// ServiceAccounts says how tokens of service accounts are made and checked.
-	ServiceAccounts identity.ServiceAccounts
+	// EmbeddedEtcd is the etcd in this process if Etcd has no servers. Its directory is below RootDirectory.
+	EmbeddedEtcd etcd.Config
 	// DefaultServiceAccounts says whether namespaces get the service account default, and the ConfigMap
 	// kube-root-ca.crt.
 	DefaultServiceAccounts bool
-	// AuthenticationConfigFile names a file with an AuthenticationConfiguration. Empty: there are no issuers of
-	// tokens.
-	AuthenticationConfigFile string
-	TokenWebhook             authentication.Webhook
-	// AuthorizationConfigFile names a file with an AuthorizationConfiguration. Empty: no webhook is asked.
-	AuthorizationConfigFile string
-	// EncryptionConfigFile names a file with an EncryptionConfiguration. Empty: objects are stored unencrypted.
-	EncryptionConfigFile string
-	Election             ElectionOptions
-	Detect               detect.Config
-	// Fencing is one of edge.FencingValues.
-	Fencing string
+	Election               ElectionOptions
 	// FailurePolicies are of the form <policy> or <controller>=<policy>.
 	FailurePolicies []string
-	Audit           *genericoptions.AuditOptions
-	Tracing         *genericoptions.TracingOptions
 	Logs            *logsapi.LoggingConfiguration
-}
-
-// EtcdOptions say which etcd to use: an embedded one if Transport.ServerList is empty.
-type EtcdOptions struct {
-	Transport storagebackend.TransportConfig
-	Prefix    string
-	// EmbeddedClientPort and EmbeddedQuota apply to the embedded etcd.
-	EmbeddedClientPort int
-	EmbeddedQuota      int64
 }
 
 // New returns the options with their default values.
@@ -93,21 +62,24 @@ func New() *Options {
 	serving.ServerCert.CertDirectory = ""
 	serving.CipherSuites = defaultCipherSuites()
 	return &Options{
+		Settings: server.Settings{
+			Capacity:        clusters.DefaultCapacity,
+			Serving:         serving,
+			Limits:          edge.DefaultLimits(),
+			ServiceAccounts: identity.ServiceAccounts{MaxTokenLifetime: identity.DefaultMaxTokenLifetime},
+			TokenWebhook:    authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
+			EtcdPrefix:      "/registry",
+			Detect:          detect.DefaultConfig(),
+			Fencing:         edge.FencingEnforce,
+			Audit:           genericoptions.NewAuditOptions(),
+			Tracing:         genericoptions.NewTracingOptions(),
+		},
 		RootDirectory:             ".regent",
 		ShardName:                 defaultShardName,
-		ShardCapacity:             clusters.DefaultCapacity,
-		Limits:                    edge.DefaultLimits(),
-		ServiceAccounts:           identity.ServiceAccounts{MaxTokenLifetime: identity.DefaultMaxTokenLifetime},
-		DefaultServiceAccounts:    true,
 		ConversionWebhookNetworks: []string{webhooks.Public},
-		Serving:                   serving,
-		Etcd:                      EtcdOptions{Prefix: "/registry", EmbeddedQuota: etcd.DefaultQuota},
+		EmbeddedEtcd:              etcd.Config{Quota: etcd.DefaultQuota},
+		DefaultServiceAccounts:    true,
 		Election:                  defaultElection(),
-		Detect:                    detect.DefaultConfig(),
-		Fencing:                   string(edge.FencingEnforce),
-		TokenWebhook:              authentication.Webhook{Version: "v1", TTL: 2 * time.Minute},
-		Audit:                     genericoptions.NewAuditOptions(),
-		Tracing:                   genericoptions.NewTracingOptions(),
 		Logs:                      logsapi.NewLoggingConfiguration(),
 	}
 }
@@ -125,82 +97,34 @@ func defaultCipherSuites() []string {
 }
 
 // Config returns the configuration of a server that runs the controllers of registry. The options must be valid.
-func (o *Options) Config(registry *controllers.Registry) (server.Config, error) {
-	root, err := filepath.Abs(o.RootDirectory)
-	if err != nil {
-		return server.Config{}, fmt.Errorf("cannot find --root-directory %q: %w", o.RootDirectory, err)
+func (o *Options) Config(registry *controllers.Registry) (cfg server.Config, err error) {
+	cfg = server.Config{Settings: o.Settings, Registry: registry, EnableLeaderElection: o.Election.Enabled}
+	cfg.ServiceAccounts.WithoutDefaults = !o.DefaultServiceAccounts
+	if cfg.RootDirectory, err = filepath.Abs(o.RootDirectory); err != nil {
+		return cfg, fmt.Errorf("cannot find --root-directory %q: %w", o.RootDirectory, err)
 	}
-	advertised, err := o.advertised()
-	if err != nil {
-		return server.Config{}, err
+	if cfg.Advertise, err = o.advertised(); err != nil {
+		return cfg, err
 	}
-	host := o.ExternalHostname
-	if host == "" {
-		host = advertised.String()
+	cfg.Host = cmp.Or(o.ExternalHostname, cfg.Advertise.String())
+	cfg.BaseURL = cmp.Or(o.ShardBaseURL, "https://"+net.JoinHostPort(cfg.Host, strconv.Itoa(o.Serving.BindPort)))
+	cfg.FixedBaseURL = o.ShardBaseURL != ""
+	if cfg.Policies, err = o.policies(registry); err != nil {
+		return cfg, err
 	}
-	policies, err := o.policies(registry)
-	if err != nil {
-		return server.Config{}, err
+	if cfg.Election, err = o.Election.config(); err != nil {
+		return cfg, err
 	}
-	stands, err := o.Election.config()
-	if err != nil {
-		return server.Config{}, err
+	if cfg.Shard, cfg.Membership, err = o.joins(); err != nil {
+		return cfg, err
 	}
-	shard, membership, err := o.joins()
-	if err != nil {
-		return server.Config{}, err
+	if cfg.ConversionWebhooks, err = webhooks.ParseNetworks(o.ConversionWebhookNetworks); err != nil {
+		return cfg, fmt.Errorf("--conversion-webhook-networks: %w", err)
 	}
-	networks, err := webhooks.ParseNetworks(o.ConversionWebhookNetworks)
-	if err != nil {
-		return server.Config{}, fmt.Errorf("--conversion-webhook-networks: %w", err)
-	}
-	accounts := o.ServiceAccounts
-	accounts.WithoutDefaults = !o.DefaultServiceAccounts
-	cfg := server.Config{
-		Shard:              shard,
-		Membership:         membership,
-		MembershipFile:     o.Membership,
-		Capacity:           o.ShardCapacity,
-		RootDirectory:      root,
-		Host:               host,
-		Advertise:          advertised,
-		BaseURL:            o.ShardBaseURL,
-		FixedBaseURL:       o.ShardBaseURL != "",
-		Serving:            o.Serving,
-		Limits:             o.Limits,
-		ConversionWebhooks: networks,
-		ShutdownDelay:      o.ShutdownDelay,
-		ClientCAFile:       o.ClientCAFile,
-		TokenFile:          o.TokenFile,
-		ServiceAccounts:    accounts,
-
-		AuthenticationConfigFile: o.AuthenticationConfigFile,
-		TokenWebhook:             o.TokenWebhook,
-		AuthorizationConfigFile:  o.AuthorizationConfigFile,
-
-		Etcd:                 o.Etcd.Transport,
-		EtcdPrefix:           o.Etcd.Prefix,
-		EncryptionConfigFile: o.EncryptionConfigFile,
-		EnableLeaderElection: o.Election.Enabled,
-		Election:             stands,
-		Detect:               o.Detect,
-		ProbePort:            o.ProbePort,
-		Fencing:              edge.Fencing(o.Fencing),
-		Registry:             registry,
-		Policies:             policies,
-		Audit:                o.Audit,
-		Tracing:              o.Tracing,
-		Profiling:            o.Profiling,
-	}
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = "https://" + net.JoinHostPort(host, strconv.Itoa(o.Serving.BindPort))
-	}
-	if len(o.Etcd.Transport.ServerList) == 0 {
-		cfg.EmbeddedEtcd = &etcd.Config{
-			Directory:  filepath.Join(root, "etcd"),
-			ClientPort: o.Etcd.EmbeddedClientPort,
-			Quota:      o.Etcd.EmbeddedQuota,
-		}
+	if len(o.Etcd.ServerList) == 0 {
+		embedded := o.EmbeddedEtcd
+		embedded.Directory = filepath.Join(cfg.RootDirectory, "etcd")
+		cfg.EmbeddedEtcd = &embedded
 	}
 	return cfg, nil
 }
@@ -210,19 +134,19 @@ const defaultShardName = "root"
 
 // joins returns the name of the shard, and the membership with which it joins an installation, if it does.
 func (o *Options) joins() (shard string, membership *pki.Membership, err error) {
-	if o.Membership == "" {
+	if o.MembershipFile == "" {
 		return o.ShardName, nil, nil
 	}
-	membership, err = pki.ReadMembership(o.Membership)
+	membership, err = pki.ReadMembership(o.MembershipFile)
 	if err != nil {
 		return "", nil, fmt.Errorf("--membership: %w", err)
 	}
 	if membership.Member.Kind != pki.KindShard {
-		return "", nil, fmt.Errorf("--membership: %s is for a %s, and this is a shard", o.Membership, membership.Member.Kind)
+		return "", nil, fmt.Errorf("--membership: %s is for a %s, and this is a shard", o.MembershipFile, membership.Member.Kind)
 	}
 	if o.ShardName != defaultShardName && o.ShardName != membership.Member.Name {
 		return "", nil, fmt.Errorf("--membership: %s is for shard %s, and --shard-name is %s: leave --shard-name out, or have a membership made for that name",
-			o.Membership, membership.Member.Name, o.ShardName)
+			o.MembershipFile, membership.Member.Name, o.ShardName)
 	}
 	return membership.Member.Name, membership, nil
 }

@@ -3,7 +3,9 @@ package options
 import (
 	"context"
 	"math"
+	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/pki"
 )
 
 // One test uses the flags, because the feature gate takes its flag only once.
@@ -50,18 +55,18 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 		{func(o *Options) { o.Serving.BindPort = 0 }, "--secure-port"},
 		{func(o *Options) { o.Serving.ServerCert.CertKey.CertFile = "c" }, "--tls-private-key-file"},
 		{func(o *Options) { o.Serving.ServerCert.CertDirectory = "d" }, "--cert-dir"},
-		{func(o *Options) { o.Etcd.Prefix = "registry" }, "--etcd-prefix"},
-		{func(o *Options) { o.Etcd.Prefix = "/" }, "--etcd-prefix"},
-		{func(o *Options) { o.Etcd.Transport.ServerList = []string{"127.0.0.1:2379"} }, "--etcd-servers"},
+		{func(o *Options) { o.EtcdPrefix = "registry" }, "--etcd-prefix"},
+		{func(o *Options) { o.EtcdPrefix = "/" }, "--etcd-prefix"},
+		{func(o *Options) { o.Etcd.ServerList = []string{"127.0.0.1:2379"} }, "--etcd-servers"},
 		{func(o *Options) {
-			o.Etcd.Transport.ServerList = []string{"https://127.0.0.1:1", "http://127.0.0.1:2"}
-			o.Etcd.Transport.TrustedCAFile = "c"
+			o.Etcd.ServerList = []string{"https://127.0.0.1:1", "http://127.0.0.1:2"}
+			o.Etcd.TrustedCAFile = "c"
 		}, `"http://127.0.0.1:2"`},
-		{func(o *Options) { o.Etcd.Transport.CertFile = "c" }, "--etcd-keyfile"},
-		{func(o *Options) { o.Etcd.Transport.TrustedCAFile = "c" }, "--etcd-cafile"},
+		{func(o *Options) { o.Etcd.CertFile = "c" }, "--etcd-keyfile"},
+		{func(o *Options) { o.Etcd.TrustedCAFile = "c" }, "--etcd-cafile"},
 		{func(o *Options) {
-			o.Etcd.Transport.ServerList = []string{"http://127.0.0.1:1"}
-			o.Etcd.EmbeddedClientPort = 2379
+			o.Etcd.ServerList = []string{"http://127.0.0.1:1"}
+			o.EmbeddedEtcd.ClientPort = 2379
 		}, "--embedded-etcd-client-port"},
 		{func(o *Options) { o.EncryptionConfigFile = "/nonexistent" }, "--encryption-provider-config"},
 		{func(o *Options) { o.ServiceAccounts.MaxTokenLifetime = time.Minute }, "--service-account-max-token-expiration"},
@@ -69,7 +74,7 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 		{func(o *Options) { o.ServiceAccounts.SigningKeyFile = "/nonexistent" }, "--service-account-signing-key-file"},
 		{func(o *Options) { o.ServiceAccounts.KeyFiles = []string{"/nonexistent"} }, "--service-account-key-file"},
 		{func(o *Options) { o.Fencing = "off" }, "--fencing"},
-		{func(o *Options) { o.Etcd.EmbeddedQuota = -1 }, "--embedded-etcd-quota-bytes"},
+		{func(o *Options) { o.EmbeddedEtcd.Quota = -1 }, "--embedded-etcd-quota-bytes"},
 		{func(o *Options) { o.Election.LeaseDuration = 1500 * time.Millisecond }, "--leader-election-lease-duration"},
 		{func(o *Options) { o.Tracing.ConfigFile = "/nonexistent" }, "tracing-config-file"},
 		{func(o *Options) { o.Logs.Format = "poem" }, "logging"},
@@ -189,6 +194,83 @@ func TestTheBaseURLFollowsWhatClientsDial(t *testing.T) {
 		}
 		if !filepath.IsAbs(cfg.EmbeddedEtcd.Directory) {
 			t.Errorf("the embedded etcd's directory is relative: %s", cfg.EmbeddedEtcd.Directory)
+		}
+	}
+}
+
+// What a server is configured with is on /configz, so an option that is part of the configuration is there. Settings
+// are used as they are.
+func TestEveryOptionIsPartOfTheConfiguration(t *testing.T) {
+	registry, err := controllers.NewRegistry(descriptor("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := func(o *Options) server.Config {
+		t.Helper()
+		cfg, err := o.Config(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	without := config(New())
+	if !reflect.DeepEqual(without, config(New())) || !reflect.DeepEqual(without.Settings, New().Settings) {
+		t.Fatal("the same options have different configurations, or the settings are not those of the options")
+	}
+	membership := func(o *Options) error {
+		bundle, err := pki.Ensure(t.TempDir())
+		if err != nil {
+			return err
+		}
+		m, err := bundle.NewMembership(pki.Member{Kind: pki.KindShard, Name: "eu1"}, pki.RootShard{Name: "root", URLs: []string{"https://127.0.0.1:1"}})
+		if err != nil {
+			return err
+		}
+		content, err := m.Encode()
+		if err != nil {
+			return err
+		}
+		o.MembershipFile = filepath.Join(t.TempDir(), "membership")
+		return os.WriteFile(o.MembershipFile, content, 0o600)
+	}
+	changes := map[string]func(*Options) error{
+		"Settings":                  membership,
+		"RootDirectory":             func(o *Options) error { o.RootDirectory = "/another"; return nil },
+		"ShardName":                 func(o *Options) error { o.ShardName = "another"; return nil },
+		"AdvertiseAddress":          func(o *Options) error { o.AdvertiseAddress = "10.1.2.3"; return nil },
+		"ExternalHostname":          func(o *Options) error { o.ExternalHostname = "a.example"; return nil },
+		"ShardBaseURL":              func(o *Options) error { o.ShardBaseURL = "https://front:443"; return nil },
+		"ConversionWebhookNetworks": func(o *Options) error { o.ConversionWebhookNetworks = nil; return nil },
+		"EmbeddedEtcd":              func(o *Options) error { o.EmbeddedEtcd.Quota = 1; return nil },
+		"DefaultServiceAccounts":    func(o *Options) error { o.DefaultServiceAccounts = false; return nil },
+		"FailurePolicies":           func(o *Options) error { o.FailurePolicies = []string{"a=exit"}; return nil },
+		"Logs":                      nil, // the process's, not the server's: /flagz has them
+		"Election":                  nil, // its fields are below
+		"Election.Enabled":          func(o *Options) error { o.Election.Enabled = true; return nil },
+		"Election.ModeName":         func(o *Options) error { o.Election.ModeName = string(election.ForLife{}.Name()); return nil },
+		"Election.EmulationVersion": func(o *Options) error {
+			o.Election.ModeName, o.Election.EmulationVersion = string(election.Coordinated{}.Name()), "0.0.1"
+			return nil
+		},
+		"Election.Config": func(o *Options) error { o.Election.Priority = 3; return nil },
+	}
+	for parent, of := range map[string]reflect.Type{"": reflect.TypeFor[Options](), "Election.": reflect.TypeFor[ElectionOptions]()} {
+		for field := range of.Fields() {
+			if _, ok := changes[parent+field.Name]; !ok {
+				t.Errorf("%s%s is not among the options whose effect this test knows", parent, field.Name)
+			}
+		}
+	}
+	for name, change := range changes {
+		if change == nil {
+			continue
+		}
+		o := New()
+		if err := change(o); err != nil {
+			t.Fatal(err)
+		}
+		if reflect.DeepEqual(config(o), without) {
+			t.Errorf("%s changes nothing of the configuration", name)
 		}
 	}
 }

@@ -34,8 +34,8 @@ func (o *Options) Validate() error {
 	if msgs := validation.IsDNS1123Label(o.ShardName); len(msgs) > 0 {
 		bad("--shard-name %q is no DNS label: %s", o.ShardName, strings.Join(msgs, "; "))
 	}
-	if o.ShardCapacity < 1 {
-		bad("--shard-capacity %d must be at least 1; to take no new logical clusters, use regent shard cordon", o.ShardCapacity)
+	if o.Capacity < 1 {
+		bad("--shard-capacity %d must be at least 1; to take no new logical clusters, use regent shard cordon", o.Capacity)
 	}
 	if o.AdvertiseAddress != "" {
 		if ip := utilsnet.ParseIPSloppy(o.AdvertiseAddress); ip == nil || ip.IsUnspecified() {
@@ -59,16 +59,16 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.missingFiles()...)
 	errs = append(errs, serviceAccountFaults(o.ServiceAccounts)...)
 	errs = append(errs, o.webhookFaults()...)
-	errs = append(errs, o.Etcd.faults()...)
+	errs = append(errs, o.etcdFaults()...)
 	errs = append(errs, o.Audit.Validate()...)
 	errs = append(errs, o.Tracing.Validate()...)
 	errs = append(errs, o.Election.faults()...)
 	if err := o.Detect.ValidateAs(func(field string) string { return detectFlags[field] }); err != nil {
 		errs = append(errs, err)
 	}
-	if !slices.Contains(edge.FencingValues, edge.Fencing(o.Fencing)) {
+	if !slices.Contains(edge.FencingValues, o.Fencing) {
 		bad("--fencing %q must be one of %q", o.Fencing, edge.FencingValues)
-	} else if o.Election.Detection == election.DetectSuspect && edge.Fencing(o.Fencing) != edge.FencingEnforce {
+	} else if o.Election.Detection == election.DetectSuspect && o.Fencing != edge.FencingEnforce {
 		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would go on writing beside its successor")
 	}
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, field.NewPath("logging")) {
@@ -158,7 +158,7 @@ func (o *Options) portFaults() []error {
 	for _, port := range []struct {
 		flag   string
 		number int
-	}{{"--secure-port", o.Serving.BindPort}, {"--probe-port", o.ProbePort}, {"--embedded-etcd-client-port", o.Etcd.EmbeddedClientPort}} {
+	}{{"--secure-port", o.Serving.BindPort}, {"--probe-port", o.ProbePort}, {"--embedded-etcd-client-port", o.EmbeddedEtcd.ClientPort}} {
 		if other, ok := taken[port.number]; ok && port.number != 0 {
 			errs = append(errs, fmt.Errorf("%s and %s are both %d: give different ports", other, port.flag, port.number))
 		}
@@ -174,9 +174,9 @@ func (o *Options) missingFiles() []error {
 	files := []named{
 		{"--tls-cert-file", o.Serving.ServerCert.CertKey.CertFile},
 		{"--tls-private-key-file", o.Serving.ServerCert.CertKey.KeyFile},
-		{"--etcd-cafile", o.Etcd.Transport.TrustedCAFile},
-		{"--etcd-certfile", o.Etcd.Transport.CertFile},
-		{"--etcd-keyfile", o.Etcd.Transport.KeyFile},
+		{"--etcd-cafile", o.Etcd.TrustedCAFile},
+		{"--etcd-certfile", o.Etcd.CertFile},
+		{"--etcd-keyfile", o.Etcd.KeyFile},
 		{"--client-ca-file", o.ClientCAFile},
 		{"--token-auth-file", o.TokenFile},
 		{"--root-ca-file", o.ServiceAccounts.RootCAFile},
@@ -215,13 +215,13 @@ func (o *Options) webhookFaults() []error {
 	return errs
 }
 
-func (o *EtcdOptions) faults() []error {
+func (o *Options) etcdFaults() []error {
 	var errs []error
-	if !strings.HasPrefix(o.Prefix, "/") || o.Prefix == "/" || path.Clean(o.Prefix) != o.Prefix {
-		errs = append(errs, fmt.Errorf("--etcd-prefix %q must be a path such as /registry: it begins with a slash, does not end with one and has no empty, . or .. elements", o.Prefix))
+	if !strings.HasPrefix(o.EtcdPrefix, "/") || o.EtcdPrefix == "/" || path.Clean(o.EtcdPrefix) != o.EtcdPrefix {
+		errs = append(errs, fmt.Errorf("--etcd-prefix %q must be a path such as /registry: it begins with a slash, does not end with one and has no empty, . or .. elements", o.EtcdPrefix))
 	}
-	tls := o.Transport.TrustedCAFile+o.Transport.CertFile+o.Transport.KeyFile != ""
-	for _, s := range o.Transport.ServerList {
+	tls := o.Etcd.TrustedCAFile+o.Etcd.CertFile+o.Etcd.KeyFile != ""
+	for _, s := range o.Etcd.ServerList {
 		u, err := url.Parse(s)
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
@@ -230,20 +230,20 @@ func (o *EtcdOptions) faults() []error {
 			errs = append(errs, fmt.Errorf("--etcd-servers: %q is without TLS, and --etcd-cafile, --etcd-certfile and --etcd-keyfile are for https: give https, or none of them", s))
 		}
 	}
-	if (o.Transport.CertFile == "") != (o.Transport.KeyFile == "") {
+	if (o.Etcd.CertFile == "") != (o.Etcd.KeyFile == "") {
 		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile go together: give both or none"))
 	}
-	if len(o.Transport.ServerList) == 0 && o.Transport.TrustedCAFile+o.Transport.CertFile != "" {
+	if len(o.Etcd.ServerList) == 0 && o.Etcd.TrustedCAFile+o.Etcd.CertFile != "" {
 		errs = append(errs, errors.New("--etcd-cafile, --etcd-certfile and --etcd-keyfile are for --etcd-servers, which is not given"))
 	}
-	if len(o.Transport.ServerList) > 0 && o.EmbeddedClientPort != 0 {
+	if len(o.Etcd.ServerList) > 0 && o.EmbeddedEtcd.ClientPort != 0 {
 		errs = append(errs, errors.New("--embedded-etcd-client-port contradicts --etcd-servers: with it no etcd is embedded"))
 	}
-	if o.EmbeddedClientPort < 0 || o.EmbeddedClientPort > 65535 {
-		errs = append(errs, fmt.Errorf("--embedded-etcd-client-port %d must be between 0 and 65535", o.EmbeddedClientPort))
+	if o.EmbeddedEtcd.ClientPort < 0 || o.EmbeddedEtcd.ClientPort > 65535 {
+		errs = append(errs, fmt.Errorf("--embedded-etcd-client-port %d must be between 0 and 65535", o.EmbeddedEtcd.ClientPort))
 	}
-	if o.EmbeddedQuota <= 0 {
-		errs = append(errs, fmt.Errorf("--embedded-etcd-quota-bytes %d must be positive", o.EmbeddedQuota))
+	if o.EmbeddedEtcd.Quota <= 0 {
+		errs = append(errs, fmt.Errorf("--embedded-etcd-quota-bytes %d must be positive", o.EmbeddedEtcd.Quota))
 	}
 	return errs
 }

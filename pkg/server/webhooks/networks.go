@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -43,6 +44,18 @@ func ParseNetworks(list []string) (Networks, error) {
 		out.prefixes = append(out.prefixes, prefix.Masked())
 	}
 	return out, nil
+}
+
+// MarshalJSON returns the networks as ParseNetworks takes them.
+func (n Networks) MarshalJSON() ([]byte, error) {
+	list := []string{}
+	if n.public {
+		list = append(list, Public)
+	}
+	for _, p := range n.prefixes {
+		list = append(list, p.String())
+	}
+	return json.Marshal(list)
 }
 
 // Empty reports whether no webhook may be called.
