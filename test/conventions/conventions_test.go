@@ -105,7 +105,7 @@ var layers = []struct {
 	{"pkg/server/installation", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/shards", "pkg/server/fetch"}},
 	{"pkg/server/front", []string{"pkg/controllers", "pkg/clusters", "pkg/server/connections", "pkg/server/pki", "pkg/server/reload", "pkg/server/routing", "pkg/server/shards", "pkg/server/fetch"}},
 	{"pkg/server/connections", nil},
-	{"pkg/server/encryption", nil},
+	{"pkg/server/encryption", []string{"pkg/server/reload"}},
 	{"pkg/server/reload", nil},
 	{"pkg/server/webhooks", nil},
 	{"pkg/server/authorization", []string{"pkg/clusters", "pkg/server/reload", "pkg/server/webhooks"}},
@@ -137,7 +137,7 @@ var layers = []struct {
 	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},
 
 	{"pkg/server/etcdcheck", []string{"pkg/server/pki"}},
-	{"pkg/server/keys", []string{"pkg/server/etcdcheck", "pkg/server/pki"}},
+	{"pkg/server/keys", []string{"pkg/server/etcdcheck", "pkg/server/pki", "pkg/server/reload"}},
 	{"pkg/server/identity", []string{"pkg/clusters", "pkg/controllers", "pkg/server/access", "pkg/server/apis", "pkg/server/authentication", "pkg/server/authorization", "pkg/server/pki", "pkg/server/routing", "pkg/server/serviceaccounts", "pkg/server/shards", "pkg/server/status"}},
 	{"pkg/server/edge", []string{"pkg/clusters", "pkg/election/etcdfence", "pkg/election/fence", "pkg/server/access", "pkg/server/apis", "pkg/server/connections", "pkg/server/custom", "pkg/server/fairness", "pkg/server/identity", "pkg/server/routing", "pkg/server/storage"}},
 	{"pkg/server/endpoints", []string{"pkg/clusters", "pkg/controllers", "pkg/election", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/server/build", "pkg/server/edge", "pkg/server/fairness", "pkg/server/history", "pkg/server/identity", "pkg/server/routing", "pkg/server/serviceaccounts", "pkg/server/shards", "pkg/server/status", "pkg/server/survey", "pkg/server/terms"}},

@@ -9,18 +9,19 @@ import (
 
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/reload"
 )
 
 // times say how often and how long. Tests have their own.
 type times struct {
-	// look is the pause between two looks at the file. To read it costs less than to be told of its changes: it may
-	// be behind symbolic links that are exchanged, as in a mounted Secret.
+	// look is the pause between two looks at the file.
 	look time.Duration
 	// patience is how long new KMS plugins may take to be healthy. retry is the pause before they are tried again.
 	patience, retry time.Duration
 }
 
-var defaultTimes = times{look: 2 * time.Second, patience: 10 * time.Second, retry: 30 * time.Second}
+var defaultTimes = times{look: time.Second, patience: 10 * time.Second, retry: 30 * time.Second}
 
 const (
 	pluginPoll = 100 * time.Millisecond
@@ -30,30 +31,19 @@ const (
 
 // Run loads the file anew when it changes, until ctx ends. What is encrypted or decrypted at that moment goes on with
 // the old keys. If the file cannot be used, the old keys stay in use. Run calls changed after each change, and again
-// after a while if that fails.
+// after a while if that fails. Close ends what is retired then.
 func (k *Keys) Run(ctx context.Context, changed func(context.Context) error) {
-	w := &watch{keys: k, changed: changed}
-	tick := time.NewTicker(k.times.look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return // Close ends what is retired
-		case now := <-tick.C:
-			w.look(ctx, now)
-		}
-	}
+	r := &reloads{keys: k, changed: changed}
+	r.file = reload.Follower{InUse: k.current.Load().hash, Read: r.read, Use: r.use, Accepted: r.accept, Refused: r.refuse}
+	reload.Each(ctx, k.times.look, r.look)
 }
 
-// watch is what Run knows.
-type watch struct {
+// reloads is what Run knows.
+type reloads struct {
 	keys    *Keys
+	file    reload.Follower
 	changed func(context.Context) error
-	// refused is the hash of a content that cannot be used, and told is what was logged of it. again is when to try
-	// it again; zero: never.
-	refused, told string
-	again         time.Time
-	retired       []retired
+	retired []retired
 	// pending says that changed has not succeeded since the last change, complained that the log says so.
 	pending, complained bool
 }
@@ -64,77 +54,72 @@ type retired struct {
 	at time.Time
 }
 
-func (w *watch) look(ctx context.Context, now time.Time) {
-	w.retired = slices.DeleteFunc(w.retired, func(r retired) bool {
-		if now.Before(r.at) {
+func (r *reloads) look(ctx context.Context, now time.Time) {
+	r.retired = slices.DeleteFunc(r.retired, func(old retired) bool {
+		if now.Before(old.at) {
 			return false
 		}
-		r.end()
+		old.end()
 		return true
 	})
-	w.reload(ctx, now)
-	if w.pending {
-		w.tell(ctx)
+	r.file.Look(ctx, now)
+	if r.pending {
+		r.tell(ctx)
 	}
 }
 
 // tell calls changed. Its failure is logged once for each change.
-func (w *watch) tell(ctx context.Context) {
+func (r *reloads) tell(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, changedTimeout)
 	defer cancel()
-	err := w.changed(within)
-	w.pending = err != nil
-	if err != nil && !w.complained && ctx.Err() == nil {
-		w.complained = true
+	err := r.changed(within)
+	r.pending = err != nil
+	if err != nil && !r.complained && ctx.Err() == nil {
+		r.complained = true
 		klog.FromContext(ctx).Error(err, "What was to follow a change of the encryption keys has failed, trying again: keep the old keys in the file until the log says more")
 	}
-	if err == nil && w.complained {
+	if err == nil && r.complained {
 		klog.FromContext(ctx).Info("What was to follow a change of the encryption keys is done")
 	}
 }
 
-func (w *watch) reload(ctx context.Context, now time.Time) {
-	k := w.keys
-	hash, err := encryptionconfig.GetEncryptionConfigHash(k.file)
+// read returns the hash of the file.
+func (r *reloads) read() (string, error) {
+	hash, err := encryptionconfig.GetEncryptionConfigHash(r.keys.file)
 	if err != nil {
-		w.refuse(ctx, "", fmt.Errorf("--encryption-provider-config: cannot read %s: %w", k.file, err))
-		return
+		return "", fmt.Errorf("--encryption-provider-config: cannot read %s: %w", r.keys.file, err)
 	}
-	if hash == k.current.Load().hash {
-		w.refused, w.told = "", ""
-		k.accept()
-		return
-	}
-	if hash == w.refused && (w.again.IsZero() || now.Before(w.again)) {
-		return
-	}
-	w.again = time.Time{}
+	return hash, nil
+}
+
+// use puts the file into use, if its plugins work. Upstream reads it once more for that.
+func (r *reloads) use(ctx context.Context, hash string) error {
+	k := r.keys
 	next, err := k.load() //nolint:contextcheck // plugins live as long as the keys
 	if err != nil {
-		w.refuse(ctx, hash, err)
-		return
+		return err
+	}
+	if next.hash != hash {
+		next.end()
+		return reload.TryAgain(fmt.Errorf("--encryption-provider-config: %s changes while it is read", k.file), 0)
 	}
 	if err := k.healthy(ctx, next); err != nil {
 		next.end()
-		w.again = now.Add(k.times.retry)
-		w.refuse(ctx, hash, fmt.Errorf("--encryption-provider-config: the KMS plugins of %s do not work, trying again: %w", k.file, err))
-		return
+		return reload.TryAgain(fmt.Errorf("--encryption-provider-config: the KMS plugins of %s do not work, trying again: %w", k.file, err), k.times.retry)
 	}
 	old := k.use(next)
-	w.retired = append(w.retired, retired{old, now.Add(old.grace)})
-	w.refused, w.told, w.pending, w.complained = "", "", true, false
+	r.retired = append(r.retired, retired{old, time.Now().Add(old.grace)})
+	r.pending, r.complained = true, false
 	klog.FromContext(ctx).Info("The encryption keys have changed", "file", k.file, "hash", next.hash)
+	return nil
 }
 
-// refuse keeps the keys in use, and says why, once for each content.
-func (w *watch) refuse(ctx context.Context, hash string, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	w.refused = hash
-	w.keys.reject(err)
-	if said := hash + err.Error(); said != w.told {
-		w.told = said
+func (r *reloads) accept(context.Context, string) { r.keys.accept() }
+
+// refuse keeps the keys in use, and says why.
+func (r *reloads) refuse(ctx context.Context, err error, news bool) {
+	r.keys.reject(err)
+	if news {
 		klog.FromContext(ctx).Error(err, "The encryption keys stay as they are: correct the file before this replica starts anew")
 	}
 }

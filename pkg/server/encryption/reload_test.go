@@ -109,7 +109,7 @@ func TestAKeyIsRotatedInFourStepsWithoutARestart(t *testing.T) {
 			{"the old key is gone", []string{provider("new")}, "new", false, false},
 		} {
 			f.have(step.providers...)
-			time.Sleep(2 * defaultTimes.look)
+			time.Sleep(5 * defaultTimes.look / 2)
 			plain, stale, err := secrets.TransformFromStorage(t.Context(), stored, of)
 			if err != nil || string(plain) != "hush" || stale != step.stale {
 				t.Errorf("%s: read %q, stale %t, %v", step.name, plain, stale, err)
@@ -153,13 +153,13 @@ func TestABadFileKeepsTheKeysAndIsTold(t *testing.T) {
 				}
 				check(http.StatusOK)
 				spoil(f)
-				time.Sleep(2 * defaultTimes.look)
+				time.Sleep(5 * defaultTimes.look / 2)
 				check(http.StatusInternalServerError)
 				if written, err := secrets.TransformToStorage(t.Context(), []byte("x"), of); err != nil || !strings.Contains(string(written[:30]), ":old:") {
 					t.Errorf("written %.40q, %v", written, err)
 				}
 				f.have(provider("new"))
-				time.Sleep(2 * defaultTimes.look)
+				time.Sleep(5 * defaultTimes.look / 2)
 				check(http.StatusOK)
 				if written, err := secrets.TransformToStorage(t.Context(), []byte("x"), of); err != nil || !strings.Contains(string(written[:30]), ":new:") {
 					t.Errorf("written %.40q, %v", written, err)

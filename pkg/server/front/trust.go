@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/server/reload"
 )
 
 // trust is whose client certificates a front accepts: the installation's authority's, and those of the operator's file.
@@ -19,47 +22,63 @@ import (
 // any goroutine.
 type trust struct {
 	authority func() []byte // the installation's, in PEM
-	file      string        // empty: none
 
-	mu sync.Mutex
-	// of and content are what authority and file had, that pool has.
-	of      []byte
-	content string
+	mu   sync.Mutex
+	file reload.Follower
+	// further are the authorities of the file, and own what authority had, that pool has. own is nil if pool must
+	// be made anew.
+	further []*x509.Certificate
+	own     []byte
 	pool    *x509.CertPool
-	refused string // why the file cannot be used, as it was told
 }
 
+// newTrust makes a trust. file may be empty.
 func newTrust(authority func() []byte, file string) (*trust, error) {
-	t := &trust{authority: authority, file: file}
-	if file == "" {
-		return t, t.use("")
+	t := &trust{authority: authority}
+	t.file = reload.Follower{
+		AtOnce: true,
+		Read: func() (string, error) {
+			if file == "" {
+				return "", nil
+			}
+			content, err := os.ReadFile(file)
+			return string(content), err
+		},
+		Use: func(_ context.Context, content string) error {
+			further, err := cert.ParseCertsPEM([]byte(content))
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			t.further, t.own = further, nil
+			return nil
+		},
+		Refused: func(ctx context.Context, err error, news bool) {
+			if news {
+				klog.FromContext(ctx).Error(err, "The authorities of users stay as they were: mend --client-ca-file")
+			}
+		},
 	}
-	content, err := os.ReadFile(file)
-	if err == nil {
-		err = t.use(string(content))
+	content, err := t.file.Read()
+	if err == nil && file != "" {
+		err = t.file.Use(context.Background(), content)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--client-ca-file: %w", err)
 	}
-	return t, nil
+	t.file.InUse = content
+	return t, t.gather()
 }
 
-// use trusts what the content of the file says. The caller holds mu, or is alone.
-func (t *trust) use(content string) error {
-	pool, of := x509.NewCertPool(), t.authority()
-	if !pool.AppendCertsFromPEM(of) {
+// gather makes the pool anew. The caller holds mu, or is alone.
+func (t *trust) gather() error {
+	pool, own := x509.NewCertPool(), t.authority()
+	if !pool.AppendCertsFromPEM(own) {
 		return errors.New("the membership has no certificate of the installation's authority")
 	}
-	if t.file != "" {
-		further, err := cert.ParseCertsPEM([]byte(content))
-		if err != nil {
-			return fmt.Errorf("%s: %w", t.file, err)
-		}
-		for _, c := range further {
-			pool.AddCert(c)
-		}
+	for _, c := range t.further {
+		pool.AddCert(c)
 	}
-	t.of, t.content, t.pool, t.refused = of, content, pool, ""
+	t.own, t.pool = own, pool
 	return nil
 }
 
@@ -67,19 +86,11 @@ func (t *trust) use(content string) error {
 func (t *trust) now(ctx context.Context) *x509.CertPool {
 	t.mu.Lock() // also while the file is read: what was read first must not replace what was read later
 	defer t.mu.Unlock()
-	content, err := []byte(nil), error(nil)
-	if t.file != "" {
-		content, err = os.ReadFile(t.file)
-	}
-	switch changed := !bytes.Equal(t.of, t.authority()); {
-	case err == nil && (changed || string(content) != t.content):
-		err = t.use(string(content))
-	case changed:
-		err = errors.Join(err, t.use(t.content))
-	}
-	if err != nil && err.Error() != t.refused {
-		t.refused = err.Error()
-		klog.FromContext(ctx).Error(err, "The authorities of users stay as they were: mend --client-ca-file")
+	t.file.Look(ctx, time.Now())
+	if !bytes.Equal(t.own, t.authority()) {
+		if err := t.gather(); err != nil {
+			t.file.Refuse(ctx, err)
+		}
 	}
 	return t.pool
 }

@@ -14,10 +14,11 @@ import (
 
 	"github.com/regent-project/regent/pkg/server/etcdcheck"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/reload"
 )
 
 const (
-	// interval is the pause between two looks at the files in pki/.
+	// interval is the pause between two looks at the files in pki/, and before an etcd that is away is asked again.
 	interval = 2 * time.Second
 	// signAgain is how old what this process has signed for itself may get. It is valid for years: a process that
 	// lives longer signs in time.
@@ -30,11 +31,8 @@ const (
 type follower struct {
 	*Keys
 	FollowConfig
-	// inUse is the state of the files that is in use, and refused one that will not be. latest is the state at the
-	// last look: files that are being copied are judged when they have stayed the same for one interval. told is
-	// what was logged of it.
-	inUse, refused, latest, told string
-	signed                       time.Time
+	files  reload.Follower
+	signed time.Time
 }
 
 // FollowConfig is what Follow needs.
@@ -48,56 +46,47 @@ type FollowConfig struct {
 	FindRoot   func(urls []string)
 }
 
-// Follow uses what is in the files, or in the membership, when it changes, until ctx ends. It is called once.
+// Follow uses what is in the files, or in the membership, when it changes, until ctx ends. It is called once. It
+// follows the other replicas before anything of a new authority is used: what another shard's authority has signed must
+// never be shown. Faulty files change nothing.
 func (c *Keys) Follow(ctx context.Context, cfg FollowConfig) {
-	(&follower{Keys: c, FollowConfig: cfg}).run(ctx)
+	reload.Each(ctx, interval, newFollower(c, cfg, time.Now()).look)
 }
 
-// run uses what is in the files when it changes, until ctx ends. It follows the other replicas before anything of a new
-// authority is used: what another shard's authority has signed must never be shown. Faulty files change nothing.
-func (w *follower) run(ctx context.Context) {
-	w.inUse, w.signed = w.began(), time.Now()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			w.look(ctx, now)
-		}
+func newFollower(c *Keys, cfg FollowConfig, now time.Time) *follower {
+	w := &follower{Keys: c, FollowConfig: cfg, signed: now}
+	w.files = reload.Follower{
+		InUse: w.atStart(), Read: func() (string, error) { return w.state(), nil }, Use: w.change, Refused: w.refuse,
+		Accepted: func(context.Context, string) { w.accept() },
 	}
+	return w
 }
 
 func (w *follower) look(ctx context.Context, now time.Time) {
 	if now.Sub(w.signed) > signAgain {
-		if err := w.sign(w.held.Load()); err != nil {
-			w.refuse(ctx, err)
+		if err := w.sign(w.inUse.Load()); err != nil {
+			w.files.Refuse(ctx, err)
 			return
 		}
 		w.signed = now
 	}
-	state := w.state()
-	settled := state == w.latest
-	if w.latest = state; !settled || state == w.refused {
-		return
-	}
-	if state != w.inUse {
-		if err := w.change(ctx); err != nil {
-			if errors.Is(err, etcdcheck.ErrOtherShard) {
-				w.refused = state // to ask again would get the same answer
-			}
-			w.refuse(ctx, err)
-			return
-		}
-		w.inUse, w.signed = state, now
-	}
-	w.accept()
-	w.refused, w.told = "", ""
+	w.files.Look(ctx, now)
 }
 
 // change uses what is in the files now.
-func (w *follower) change(ctx context.Context) error {
+func (w *follower) change(ctx context.Context, _ string) error {
+	err := w.read(ctx)
+	switch {
+	case err == nil:
+		w.signed = time.Now()
+		return nil
+	case errors.Is(err, etcdcheck.ErrOtherShard):
+		return err // to ask again would get the same answer
+	}
+	return reload.TryAgain(err, interval)
+}
+
+func (w *follower) read(ctx context.Context) error {
 	if w.Membership != nil {
 		return w.join(ctx)
 	}
@@ -110,7 +99,7 @@ func (w *follower) change(ctx context.Context) error {
 
 // agree uses what is in a bundle, if the other replicas agree.
 func (w *follower) agree(ctx context.Context, bundle *pki.Bundle) error {
-	before := w.held.Load().bundle
+	before := w.inUse.Load().bundle
 	within, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	if err := w.Agree(within, bundle); err != nil {
@@ -129,29 +118,45 @@ func (w *follower) agree(ctx context.Context, bundle *pki.Bundle) error {
 	return nil
 }
 
-func (w *follower) refuse(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
+func (w *follower) refuse(ctx context.Context, err error, news bool) {
 	w.reject(err)
-	if err.Error() != w.told {
-		w.told = err.Error()
-		if w.Membership != nil {
-			klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct --membership before this replica starts anew", "file", w.File)
-			return
-		}
+	switch {
+	case !news:
+	case w.Membership != nil:
+		klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct --membership before this replica starts anew", "file", w.File)
+	default:
 		klog.FromContext(ctx).Error(err, "The certificates stay as they are: correct pki/ before this replica starts anew", "directory", w.directory)
 	}
 }
 
-// state returns what tells the content of the files from any other.
+// state returns what tells what is in use, or would be, from anything else.
 func (w *follower) state() string {
 	if w.Membership != nil {
 		return w.membershipState()
 	}
+	return stateOf(w.directory)
+}
+
+// ensure makes what is missing in a directory, and returns what is there, with its state.
+func ensure(directory string) (*pki.Bundle, string, error) {
+	for before := stateOf(directory); ; {
+		bundle, err := pki.Ensure(directory)
+		if err != nil {
+			return nil, "", err
+		}
+		after := stateOf(directory)
+		if after == before {
+			return bundle, after, nil
+		}
+		before = after // something was made, or another process changes it at this moment
+	}
+}
+
+// stateOf returns what tells the content of a directory's files from any other.
+func stateOf(directory string) string {
 	sum := sha256.New()
 	for _, name := range []string{pki.CACertFile, pki.CAKeyFile, pki.RollFile, pki.AdminCertFile, pki.AdminKeyFile} {
-		content, err := os.ReadFile(filepath.Join(w.directory, name))
+		content, err := os.ReadFile(filepath.Join(directory, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			content = []byte(err.Error())
 		}

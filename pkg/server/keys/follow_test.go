@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/reload"
 )
 
 // newWatch returns a watch of a new directory, which an etcd agrees to unless it returns an error.
@@ -27,7 +28,7 @@ func newWatch(t *testing.T, follow func() error) (*follower, string) {
 	if _, err := c.ServeAs([]string{"localhost"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	return &follower{Keys: c, FollowConfig: FollowConfig{Agree: func(context.Context, *pki.Bundle) error { return follow() }}}, directory
+	return newFollower(c, FollowConfig{Agree: func(context.Context, *pki.Bundle) error { return follow() }}, time.Now()), directory
 }
 
 // runWatch runs a watch, in a bubble, while do runs.
@@ -37,7 +38,7 @@ func runWatch(t *testing.T, w *follower, do func()) {
 		joined := make(chan struct{})
 		go func() {
 			defer close(joined)
-			w.run(ctx)
+			reload.Each(ctx, interval, w.look)
 		}()
 		synctest.Wait()
 		do()
@@ -86,7 +87,7 @@ func TestNothingIsSignedAnewBeforeTheRecordAgrees(t *testing.T) {
 		pass(4 * interval)
 		now, _ := w.serving.CurrentCertKeyContent()
 		ca, authority := w.ForMembers()
-		bundle := w.held.Load().bundle
+		bundle := w.inUse.Load().bundle
 		if string(now) == string(before) || bundle.Phase() != pki.PhaseSwitched || string(ca) != string(bundle.CAPEM) || authority == nil {
 			t.Error("the new authority is not in use")
 		}
@@ -124,12 +125,26 @@ func TestFaultyKeysChangeNothing(t *testing.T) {
 	})
 }
 
+// It may take minutes until the files are followed: an etcd may be away until then.
+func TestFilesThatChangeBeforeTheyAreFollowedAreUsed(t *testing.T) {
+	w, directory := newWatch(t, func() error { return nil })
+	if err := pki.Roll(directory, "", pki.Begin); err != nil {
+		t.Fatal(err)
+	}
+	w = newFollower(w.Keys, w.FollowConfig, time.Now())
+	runWatch(t, w, func() {
+		pass(3 * interval)
+		if got := w.inUse.Load().bundle.Phase(); got != pki.PhaseBegun {
+			t.Errorf("in use is phase %s", got)
+		}
+	})
+}
+
 // A process that lives longer than what it has signed for itself signs again in time.
 func TestAProcessThatLivesLongRenewsWhatItHasSigned(t *testing.T) {
 	w, _ := newWatch(t, func() error { return nil })
 	before, _ := w.serving.CurrentCertKeyContent()
 	began := time.Now()
-	w.inUse, w.signed = w.state(), began
 	for after, same := range map[time.Duration]bool{signAgain - time.Second: true, signAgain + time.Second: false} {
 		w.signed = began
 		w.look(t.Context(), began.Add(after))

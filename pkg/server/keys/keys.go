@@ -18,11 +18,13 @@ import (
 // Follow exchanges them when the files change. Nothing is ever taken back: connections and requests go on.
 type Keys struct {
 	directory, shard string
+	// opened is the state of the files that Open has read.
+	opened string
 	// names and addresses are those of the serving certificate.
 	names     []string
 	addresses []net.IP
 
-	held atomic.Pointer[held]
+	inUse atomic.Pointer[generation]
 	// clients has the authorities for client certificates.
 	clients trust
 	// serving is nil if the operator has given a certificate. members is nil without an authority to sign it.
@@ -31,9 +33,9 @@ type Keys struct {
 	fault atomic.Pointer[error]
 }
 
-// held is one state of the files. authority signs the certificates with which this process calls other members of the
-// installation. It is nil if the shard is alone, and the key of its authority is elsewhere.
-type held struct {
+// generation is one state of the files. authority signs the certificates with which this process calls other members of
+// the installation. It is nil if the shard is alone, and the key of its authority is elsewhere.
+type generation struct {
 	bundle    *pki.Bundle
 	authority *pki.Authority
 }
@@ -41,11 +43,11 @@ type held struct {
 // Open makes what is missing in a directory, pki/, of a shard. A member of an installation needs the key of its
 // authority.
 func Open(directory, shard string, isMember bool) (*Keys, error) {
-	bundle, err := pki.Ensure(directory)
+	bundle, opened, err := ensure(directory)
 	if err != nil {
 		return nil, err
 	}
-	c := &Keys{directory: directory, shard: shard}
+	c := &Keys{directory: directory, shard: shard, opened: opened}
 	authority, err := bundle.Authority(shard)
 	if err != nil && (isMember || !errors.Is(err, pki.ErrNoKey)) {
 		return nil, err
@@ -53,30 +55,30 @@ func Open(directory, shard string, isMember bool) (*Keys, error) {
 	if authority != nil {
 		c.members = &shownPair{name: "members", names: []string{pki.ServerName}}
 	}
-	return c, c.use(&held{bundle, authority})
+	return c, c.use(&generation{bundle, authority})
 }
 
 // ServeAs returns what the listener shows: a certificate for names and addresses. The key stays in this process.
 func (c *Keys) ServeAs(names []string, addresses []net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
 	c.names, c.addresses, c.serving = names, addresses, &shownPair{name: "serving"}
-	return c.serving, c.sign(c.held.Load())
+	return c.serving, c.sign(c.inUse.Load())
 }
 
 // use makes a state of the files the one in use. What can fail comes first.
-func (c *Keys) use(h *held) error {
+func (c *Keys) use(h *generation) error {
 	if err := c.sign(h); err != nil {
 		return err
 	}
 	if err := c.clients.set(h.bundle.CAPEM); err != nil {
 		return err
 	}
-	c.held.Store(h)
+	c.inUse.Store(h)
 	tellAuthorities(h.bundle, c.serving)
 	return nil
 }
 
 // sign makes the certificates anew that this process shows. Connections that are open keep the old ones.
-func (c *Keys) sign(h *held) error {
+func (c *Keys) sign(h *generation) error {
 	if c.serving != nil {
 		certPEM, keyPEM, err := h.bundle.ServingCert(c.names, c.addresses)
 		if err != nil {
@@ -97,9 +99,9 @@ func (c *Keys) sign(h *held) error {
 }
 
 // renewed returns what the files hold now, with an authority that the authority that signs now has signed.
-func (c *Keys) renewed(bundle *pki.Bundle) (*held, error) {
-	before := c.held.Load()
-	h := &held{bundle, before.authority}
+func (c *Keys) renewed(bundle *pki.Bundle) (*generation, error) {
+	before := c.inUse.Load()
+	h := &generation{bundle, before.authority}
 	if before.authority == nil || !bundle.IsMember() && bundle.CA().Equal(before.bundle.CA()) {
 		return h, nil
 	}
@@ -111,7 +113,7 @@ func (c *Keys) renewed(bundle *pki.Bundle) (*held, error) {
 }
 
 // Bundle returns what is in the files that are in use.
-func (c *Keys) Bundle() *pki.Bundle { return c.held.Load().bundle }
+func (c *Keys) Bundle() *pki.Bundle { return c.inUse.Load().bundle }
 
 // Clients returns the authorities for client certificates. They change when the files do.
 func (c *Keys) Clients() dynamiccertificates.CAContentProvider { return &c.clients }
@@ -127,7 +129,7 @@ func (c *Keys) Members() dynamiccertificates.SNICertKeyContentProvider {
 
 // ForMembers returns what this process needs to call other members. The authority is nil if it has none.
 func (c *Keys) ForMembers() (ca []byte, authority *pki.Authority) {
-	h := c.held.Load()
+	h := c.inUse.Load()
 	return h.bundle.CAPEM, h.authority
 }
 

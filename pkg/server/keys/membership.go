@@ -11,10 +11,10 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// began returns the state of the files that is in use at the start.
-func (w *follower) began() string {
+// atStart returns the state of the files that is in use at the start. They may have changed since.
+func (w *follower) atStart() string {
 	if w.Membership == nil {
-		return w.state()
+		return w.opened
 	}
 	content, err := w.Membership.Encode()
 	if err != nil {
@@ -27,7 +27,7 @@ func (w *follower) began() string {
 // content.
 func (w *follower) membershipState() string {
 	if w.File == "" {
-		return w.began()
+		return w.atStart()
 	}
 	m, err := pki.ReadMembership(w.File)
 	if err == nil {

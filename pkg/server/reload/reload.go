@@ -2,11 +2,21 @@
 package reload
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/util/filesystem"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// lookAgain is how soon a change is seen that the file system does not tell of.
+	lookAgain = 10 * time.Second
+	// settled is how long a file must be left alone before it is read. Editors empty a file first and fill it then.
+	settled = 50 * time.Millisecond
 )
 
 // Source says what to make of a file.
@@ -29,7 +39,7 @@ type Source[T any] struct {
 //	New ──> in use ──(the file changes)──> retired ──(its last user has gone)──> its work is asked to end ──> joined
 type Value[T any] struct {
 	source Source[T]
-	seen   []byte // the content that was tried last, good or not. Only Run touches it.
+	inUse  string // the content at the start
 
 	mu      sync.Mutex
 	current *generation[T]
@@ -55,7 +65,7 @@ func New[T any](source Source[T]) (*Value[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", source.Flag, source.File, err)
 	}
-	return &Value[T]{source: source, seen: content, current: newGeneration(made)}, nil
+	return &Value[T]{source: source, inUse: string(content), current: newGeneration(made)}, nil
 }
 
 func newGeneration[T any](value T) *generation[T] {
@@ -93,21 +103,95 @@ func (g *generation[T]) checkUnused() {
 	}
 }
 
-// load returns a generation of the file's content as it is now. It returns nil if the content has been tried before.
-func (v *Value[T]) load() (*generation[T], error) {
-	content, err := os.ReadFile(v.source.File)
-	if err == nil && bytes.Equal(content, v.seen) {
-		return nil, nil
+// Run does the value's work, and follows the file. It returns when ctx has ended, and all work with it. The value can
+// still be used then, as far as it needs no work.
+func (v *Value[T]) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+
+	source, end := v.source, v.work(ctx, &running, v.current)
+	log := klog.FromContext(ctx).WithValues("flag", source.Flag, "file", source.File)
+	file := &Follower{
+		InUse: v.inUse, AtOnce: true, // it has settled before it is looked at
+		Read: func() (string, error) {
+			content, err := os.ReadFile(source.File)
+			return string(content), err
+		},
+		Use: func(ctx context.Context, content string) error {
+			made, err := source.Make([]byte(content), v.current.value) // only this sets current
+			if err != nil {
+				return err
+			}
+			next := newGeneration(made)
+			endNext := v.work(ctx, &running, next)
+			retire(ctx, &running, v.replace(next), end)
+			end = endNext
+			return nil
+		},
+		Accepted: func(_ context.Context, content string) {
+			source.Reloaded([]byte(content))
+			log.Info("The file has changed, and is in force")
+		},
+		Refused: func(_ context.Context, err error, news bool) {
+			source.Refused()
+			if news {
+				log.Error(err, "The file is faulty, and what was read before stays in force: correct it")
+			}
+		},
 	}
-	var made T
-	if err == nil {
-		v.seen = content
-		made, err = v.source.Make(content, v.current.value) // only Run, which calls this, sets current
+	changed := make(chan struct{}, 1)
+	running.Go(func() { v.watch(ctx, changed) })
+	for settles(ctx, changed) {
+		file.Look(ctx, time.Now())
 	}
-	if err != nil {
-		v.source.Refused()
-		return nil, err
+}
+
+// watch tells of changes of the file until ctx ends.
+func (v *Value[T]) watch(ctx context.Context, changed chan<- struct{}) {
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
 	}
-	v.source.Reloaded(content)
-	return newGeneration(made), nil
+	filesystem.WatchUntil(ctx, lookAgain, v.source.File, tell, func(err error) {
+		klog.FromContext(ctx).V(4).Info("The file is looked at only now and then", "flag", v.source.Flag, "every", lookAgain, "err", err)
+	})
+}
+
+// settles waits until the file has changed, and has been left alone for a moment. It returns false if ctx ends before.
+func settles(ctx context.Context, changed <-chan struct{}) bool {
+	var alone <-chan time.Time // nil until it has changed
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+			alone = time.After(settled)
+		case <-alone:
+			return true
+		}
+	}
+}
+
+// work starts the work of a generation, and returns what asks it to end.
+func (v *Value[T]) work(ctx context.Context, running *sync.WaitGroup, g *generation[T]) context.CancelFunc {
+	ctx, end := context.WithCancel(ctx)
+	if v.source.Work != nil {
+		running.Go(func() { v.source.Work(ctx, g.value) })
+	}
+	return end
+}
+
+// retire asks the work of an old generation to end when its last user has gone, or the server stops.
+func retire[T any](ctx context.Context, running *sync.WaitGroup, old *generation[T], end context.CancelFunc) {
+	running.Go(func() {
+		defer end()
+		select {
+		case <-ctx.Done():
+		case <-old.unused:
+		}
+	})
 }
