@@ -1,11 +1,16 @@
 package options
 
 import (
+	"strings"
+
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/server/flagz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+
+	"github.com/regent-project/regent/pkg/server"
 )
 
 // The flag for feature gates lists the gates that are known when it is made.
@@ -83,3 +88,25 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
 	return flags
 }
+
+// Shown are flags with their values, as /flagz shows them: without the passwords of URLs.
+type Shown struct{ FlagSets cliflag.NamedFlagSets }
+
+// GetFlagz implements flagz.Reader.
+func (s Shown) GetFlagz() map[string]string {
+	all := flagz.NamedFlagSetsReader(s).GetFlagz()
+	for name, value := range all {
+		if !strings.Contains(value, "://") {
+			continue
+		}
+		list := strings.TrimSuffix(strings.TrimPrefix(value, "["), "]") // as pflag shows a slice
+		urls := strings.Split(list, ",")
+		for i, u := range urls {
+			urls[i] = server.WithoutPassword(u)
+		}
+		all[name] = strings.Replace(value, list, strings.Join(urls, ","), 1)
+	}
+	return all
+}
+
+var _ flagz.Reader = Shown{}

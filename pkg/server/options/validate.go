@@ -21,6 +21,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/identity"
 )
 
 // Validate returns all faults, one line each, with the name of the flag.
@@ -259,4 +260,18 @@ func baseURLFault(s string) string {
 		return "must be a scheme, a host and a port only, without a trailing slash"
 	}
 	return ""
+}
+
+// minTokenLifetime is the shortest lifetime that can be asked for.
+const minTokenLifetime = 10 * time.Minute
+
+func serviceAccountFaults(s identity.ServiceAccounts) []error {
+	var errs []error
+	if s.MaxTokenLifetime < minTokenLifetime {
+		errs = append(errs, fmt.Errorf("--service-account-max-token-expiration %v must be at least %v: nobody may ask for less", s.MaxTokenLifetime, minTokenLifetime))
+	}
+	if u, err := url.Parse(s.Issuer); strings.Contains(s.Issuer, ":") && (err != nil || u.Scheme == "" || u.Host == "") {
+		errs = append(errs, fmt.Errorf("--service-account-issuer %q has a colon and is no URL: give a URL, or a name without colons", s.Issuer))
+	}
+	return errs
 }

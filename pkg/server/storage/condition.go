@@ -2,9 +2,16 @@ package storage
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/election/etcdfence"
@@ -57,3 +64,13 @@ func (p *puts) OptimisticPut(ctx context.Context, key string, value []byte, expe
 }
 
 var _ kubernetes.Interface = (*puts)(nil)
+
+// tooLarge says of a write that etcd does not take because of its size what whoever has made it can do. Both etcd and
+// its client refuse. Neither's words would mean anything to a user, and the answer would be 500.
+func tooLarge(err error, size int) error {
+	refused := errors.Is(err, rpctypes.ErrRequestTooLarge) || status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+	if !refused {
+		return err
+	}
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object takes %d bytes, which is more than storage can hold of one: make it smaller, or make several of it", size))
+}
