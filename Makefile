@@ -51,7 +51,7 @@ test: bin/programs $(started) ## run all tests, what starts goroutines with the 
 	@$(prove) test -race=$(if $(RACE),true,false) $(if $(RUN),-run '$(RUN)') $(ONLY)
 
 .PHONY: measure
-measure: bin/programs $(started) ## run all tests, and write into docs/TESTS.md what each takes
+measure: bin/programs $(started) ## run all tests, and write into docs/reference/tests.md what each takes
 	@$(prove) test -race=$(if $(RACE),true,false) -table
 
 .PHONY: plan
@@ -204,10 +204,14 @@ lint: bin/golangci-lint
 	@for m in $(LIBRARIES); do (cd $$m && echo "$$m: golangci-lint" && GOWORK=$(CURDIR)/test/libraries.work $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 	@for m in $(linted); do (cd $$m && echo "$$m: golangci-lint" && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 
+.PHONY: figures
+figures: ## say which commits the docs' figures are of, if they are older than the newest release
+	@$(GO) run ./test/tools/figures README.md CONTRIBUTING.md $(filter-out docs/STATUS.md,$(wildcard docs/*.md))
+
 .PHONY: fmt
-fmt: ## format Go files, and wrap their comments at 120 columns
+fmt: ## format Go files, and wrap their comments and the pages of docs at 120 columns
 	gofmt -w cmd examples pkg test
-	$(GO) run ./test/tools/wrap cmd examples pkg test
+	$(GO) run ./test/tools/wrap cmd examples pkg test docs README.md CONTRIBUTING.md CHANGELOG.md
 
 .PHONY: generate
 generate: ## write generated code and docs/reference anew
@@ -219,7 +223,7 @@ generate: ## write generated code and docs/reference anew
 .PHONY: generated
 generated:
 	@new=$$(mktemp -d) && trap 'rm -rf "$$new"' EXIT && \
-	cp -R go.mod go.sum pkg test docs "$$new" && \
+	cp -R go.mod go.sum pkg test docs deploy "$$new" && \
 	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . "$$new") && \
 	diff -r pkg/server/apis/openapi "$$new/pkg/server/apis/openapi" >&2 && \
 	$(GO) run ./test/tools/reference "$$new" && diff -r docs/reference "$$new/docs/reference" >&2 && \

@@ -3,6 +3,7 @@ package conventions
 import (
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,5 +39,29 @@ func TestNoCommentIsWiderThanAScreen(t *testing.T) {
 	})
 	if err != nil || files < 1000 {
 		t.Fatalf("%d files: %v", files, err)
+	}
+}
+
+// Nor is a line of prose in the pages: `make fmt` wraps it. Tables, code, headings, HTML, definitions of links and
+// lines with tabs may be wide, and so may a word that cannot be broken, as a span of code.
+func TestNoProseIsWiderThanAScreen(t *testing.T) {
+	free := regexp.MustCompile("^ *(?:#+ |\\||>|<[a-zA-Z/!]|\\[[^\\]]+\\]: )|\\t")
+	span := regexp.MustCompile("`[^`]*`")
+	for _, page := range pages(t) {
+		content := string(readFile(t, page))
+		if strings.HasPrefix(content, "<!-- Generated ") {
+			continue
+		}
+		fenced := false
+		for n, line := range strings.Split(content, "\n") {
+			if strings.HasPrefix(strings.TrimLeft(line, " "), "```") {
+				fenced = !fenced
+				continue
+			}
+			words := len(strings.Fields(span.ReplaceAllString(strings.TrimLeft(line, "-*0123456789. "), "_")))
+			if !fenced && !free.MatchString(line) && words > 1 && utf8.RuneCountInString(line) > widest {
+				t.Errorf("%s:%d is wider than %d columns: make fmt wraps it: %.60s...", page, n+1, widest, line)
+			}
+		}
 	}
 }

@@ -68,7 +68,7 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// layers is the import table of docs/ARCHITECTURE.md: the packages of this module that each may import. A pattern's
+// layers is the import table: the packages of this module that each may import. A pattern's
 // first match counts.
 var layers = []struct {
 	importer string
@@ -175,7 +175,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 			}
 		}
 		if !listed {
-			t.Errorf("%s is in no layer: add it to the table, here and in docs/ARCHITECTURE.md", p.short())
+			t.Errorf("%s is in no layer: add it to the table", p.short())
 		}
 		for _, i := range p.Imports {
 			if short, ours := strings.CutPrefix(i, module); ours && !within(short, may) {

@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/regent-project/regent/pkg/server/authentication"
@@ -22,45 +19,6 @@ import (
 
 // startFlags are those of `start`. They can be made only once.
 var startFlags = sync.OnceValue(func() cliflag.NamedFlagSets { return options.New().Flags() })
-
-// What docs/OPERATIONS.md says to apply can be applied, and its flags exist.
-func TestTheManifestsAreSound(t *testing.T) {
-	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(readFile(t, "../../docs/OPERATIONS.md"))
-	if block == nil {
-		t.Fatal("no manifests in docs/OPERATIONS.md")
-	}
-	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	var args []string
-	for _, document := range strings.Split(string(block[1]), "\n---\n") {
-		object, _, err := strict.Decode([]byte(document), nil, nil)
-		if err != nil {
-			t.Errorf("%v in\n%s", err, document)
-			continue
-		}
-		if set, ok := object.(*appsv1.StatefulSet); ok {
-			args = set.Spec.Template.Spec.Containers[0].Args
-			for _, c := range append(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers...) {
-				if c.Image != set.Spec.Template.Spec.Containers[0].Image || c.Command != nil {
-					t.Errorf("container %s runs %q of %s: the image has nothing but regent", c.Name, c.Command, c.Image)
-				}
-			}
-		}
-	}
-	if len(args) < 2 || args[0] != "start" {
-		t.Fatalf("args %q, want start and flags", args)
-	}
-	flags := startFlags()
-	for _, arg := range args[1:] {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		known := false
-		for _, set := range flags.FlagSets {
-			known = known || set.Lookup(name) != nil
-		}
-		if !known {
-			t.Errorf("no flag --%s", name)
-		}
-	}
-}
 
 // productFiles returns the Go files below a directory that are no tests.
 func productFiles(t *testing.T, directory string) (files []string) {

@@ -65,14 +65,12 @@ var (
 	listed     = regexp.MustCompile(`^([-*]|\d+\.) `)
 	inTheText  = regexp.MustCompile("`((?:regent|kubectl) [^`]+)`")
 	pagesOfAll = []string{"../../README.md", "../../docs/*.md", "../../docs/*/*.md"}
+	// runbooks are the pages on which commands in the text are for operators to type, too.
+	runbooks = []string{"docs/OPERATIONS.md", "docs/reference/alerts.md"}
 )
 
-const (
-	// runbooks is the page on which commands in the text are for operators to type, too.
-	runbooks = "docs/OPERATIONS.md"
-	// inText is in the place of their heading, since the same command is in many sections.
-	inText = "(in the text)"
-)
+// inText is in the place of the heading of commands in the text, since the same command is in many sections.
+const inText = "(in the text)"
 
 // documented returns all blocks of the documentation, in the order of its pages. The commands in the text of the
 // runbooks are among them.
@@ -114,7 +112,7 @@ func blocksOf(t *testing.T, page, content string) (blocks []block) {
 			at.heading = line
 		case strings.HasPrefix(line, "    ") && blank && !inList:
 			t.Errorf("%s %s: %q is indented: put code between lines of three backquotes, and say its language", page, at.heading, line)
-		case page == runbooks:
+		case slices.Contains(runbooks, page):
 			for _, command := range inTheText.FindAllStringSubmatch(line, -1) {
 				if b := (block{page: page, heading: inText, language: "sh", text: command[1]}); !slices.Contains(blocks, b) {
 					blocks = append(blocks, b)

@@ -34,13 +34,13 @@ var tours = []tour{
 	},
 	{
 		name: "the commands of operators", ports: 3,
-		pages: []string{"docs/UI.md", "docs/CLI.md", "docs/CUSTOM-RESOURCES.md", "docs/OPERATIONS.md", "docs/ELECTION.md ## Coordinated", "docs/reference/events.md"},
+		pages: []string{"docs/UI.md", "docs/CLI.md", "docs/CUSTOM-RESOURCES.md", "docs/OPERATIONS.md", "docs/ELECTION.md ## Coordinated", "docs/reference/events.md", "docs/reference/alerts.md"},
 	},
 	{
 		name: "users", ports: 3, pages: []string{"docs/ACCESS.md", "docs/INSTALL.md ## The keys"},
 		fails: []string{"kubectl --context=bob-team-a auth can-i delete configmaps"}, // kubectl's way to say no
 	},
-	{name: "many shards", ports: 9, flags: []string{"--shards=3"}, pages: []string{"README.md ## Many shards", "docs/OPERATIONS.md (in the text): regent shard", "docs/BACKUP.md ## An installation"}},
+	{name: "many shards", ports: 9, flags: []string{"--shards=3"}, pages: []string{"README.md ## Many shards", "docs/OPERATIONS.md (in the text): regent shard", "docs/reference/alerts.md (in the text): regent shard", "docs/BACKUP.md ## An installation"}},
 	{
 		name: "a second shard and a front", ports: 3, pages: []string{"docs/SHARDS.md"},
 		background: []string{"docs/SHARDS.md ## Setting it up: regent start", "docs/SHARDS.md ### The front"},
@@ -90,12 +90,11 @@ var notRun = map[string]string{
 	"docs/BACKUP.md ### Restore an etcd of one's own":                  "TestABackupOfAnEtcdOfOnesOwnIsRestoredAsDocumented types it",
 	"docs/OPERATIONS.md ## What is stored and is no object":            "it needs an etcd without TLS in which somebody has broken an object",
 	"docs/OPERATIONS.md (in the text): regent forget-replica":          "TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt types it",
+	"docs/reference/alerts.md (in the text): regent forget-replica":    "TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt types it",
 	"docs/OPERATIONS.md (in the text): regent dev":                     notACommand,
 	"docs/OPERATIONS.md (in the text): regent start":                   notACommand,
-	"docs/OPERATIONS.md (in the text): regent pki init":                notACommand,
-	"docs/OPERATIONS.md (in the text): regent pki install":             notACommand,
-	"docs/OPERATIONS.md (in the text): regent pki roll":                notACommand + ": ACCESS.md has its steps, and TestTheAuthorityIsRolledWithClientsConnected types them",
-	"docs/OPERATIONS.md (in the text): regent front add":               notACommand + ": TestTheAuthorityOfAnInstallationIsRolledWithClientsConnected types it",
+	"docs/reference/alerts.md (in the text): regent pki roll":          notACommand + ": ACCESS.md has its steps, and TestTheAuthorityIsRolledWithClientsConnected types them",
+	"docs/reference/alerts.md (in the text): regent front add":         notACommand + ": TestTheAuthorityOfAnInstallationIsRolledWithClientsConnected types it",
 	"docs/OPERATIONS.md (in the text): kubectl create -f":              notACommand,
 	"docs/SHARDS.md ## How a workspace gets its cluster":               "TestClustersOutliveTheRestoreOfTheirParentsShardI10 types it, when there is an orphan",
 	"docs/SHARDS.md ## Trying it on one machine":                       startsDev,
@@ -105,11 +104,10 @@ var notRun = map[string]string{
 // otherAnswers are blocks that are run, and whose answers have another form than the page shows, but for headings of
 // tables.
 var otherAnswers = map[string]string{
-	"docs/CLI.md # The command line: regent status --watch": "nothing changes meanwhile",
-	"docs/CLI.md ## status: regent status":                  "nobody was killed a second ago. The tutorial shows the same",
-	"docs/CLI.md ## controllers":                            "no controller hangs",
-	"docs/CLI.md ## terms":                                  "the terms of a test are not those of a week",
-	"docs/CLI.md ## top":                                    "there is no load",
+	"docs/CLI.md ## status: regent status": "nobody was killed a second ago. The tutorial shows the same",
+	"docs/CLI.md ## controllers":           "no controller hangs",
+	"docs/CLI.md ## terms":                 "the terms of a test are not those of a week",
+	"docs/CLI.md ## top":                   "there is no load",
 }
 
 // reason returns why a block is in a table: the entry with the longest beginning of its name counts.

@@ -229,11 +229,11 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Round(time.Millisecond)
 }
 
-// Replicas are probed as often as the manifest in docs/OPERATIONS.md has it.
+// Replicas are probed as often as the chart has it.
 const (
 	probePeriod = 2 * time.Second
-	// probeTimeout is that manifest's: longer answers are told. A busy machine makes them so, too, and that alone
-	// leaves a replica ready here.
+	// probeTimeout is Kubernetes' default: longer answers are told. A busy machine makes them so, too, and that
+	// alone leaves a replica ready here.
 	probeTimeout = time.Second
 	// probePatience is for an answer at all, and probeThreshold how many in a row that are wrong, or none, make a
 	// replica unready.

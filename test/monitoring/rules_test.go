@@ -1,5 +1,5 @@
-// Package monitoring tests what deploy/prometheus and docs/OPERATIONS.md say of each other. That each alert fires,
-// `make alerts` tests (test/tools/promtool).
+// Package monitoring tests what deploy/prometheus and docs/reference/alerts.md say of each other. That each alert
+// fires, `make alerts` tests (test/tools/promtool).
 package monitoring
 
 import (
@@ -25,7 +25,7 @@ type rules struct {
 
 // Whoever is called at night finds the alert's section, and nobody writes an alert that no test fires.
 func TestEachAlertHasARunbookAndATest(t *testing.T) {
-	operations, tests := string(read(t, "../../docs/OPERATIONS.md")), string(read(t, directory+"/tests.yaml"))
+	page, tests := string(read(t, "../../docs/reference/alerts.md")), string(read(t, directory+"/tests.yaml"))
 	var file rules
 	if err := yaml.Unmarshal(read(t, directory+"/rules.yaml"), &file); err != nil {
 		t.Fatal(err)
@@ -37,17 +37,17 @@ func TestEachAlertHasARunbookAndATest(t *testing.T) {
 				continue
 			}
 			known[rule.Alert] = true
-			_, section, found := strings.Cut(operations, "\n### "+rule.Alert+"\n")
+			_, section, found := strings.Cut(page, "\n### "+rule.Alert+"\n")
 			section, _, _ = strings.Cut(section, "\n#")
 			for _, part := range []string{"*Meaning*", "*Impact*", "*Diagnosis*", "*Mitigation*"} {
 				if !found || !strings.Contains(section, part) {
-					t.Errorf("docs/OPERATIONS.md does not tell the %s of %s", part, rule.Alert)
+					t.Errorf("docs/reference/alerts.md does not tell the %s of %s: make generate", part, rule.Alert)
 				}
 			}
-			if link := rule.Annotations["runbook_url"]; !strings.HasSuffix(link, "/docs/OPERATIONS.md#"+strings.ToLower(rule.Alert)) {
+			if link := rule.Annotations["runbook_url"]; !strings.HasSuffix(link, "/docs/reference/alerts.md#"+strings.ToLower(rule.Alert)) {
 				t.Errorf("%s links to %q", rule.Alert, link)
 			}
-			for _, name := range []string{"summary", "description"} {
+			for _, name := range []string{"summary", "description", "impact", "diagnosis", "mitigation"} {
 				if rule.Annotations[name] == "" {
 					t.Errorf("%s has no %s", rule.Alert, name)
 				}
@@ -63,9 +63,9 @@ func TestEachAlertHasARunbookAndATest(t *testing.T) {
 	if len(known) < 30 {
 		t.Errorf("only %d alerts", len(known))
 	}
-	for _, heading := range regexp.MustCompile(`(?m)^### (Regent\w+)$`).FindAllStringSubmatch(operations, -1) {
+	for _, heading := range regexp.MustCompile(`(?m)^### (Regent\w+)$`).FindAllStringSubmatch(page, -1) {
 		if !known[heading[1]] {
-			t.Errorf("docs/OPERATIONS.md tells of %s, which is no alert", heading[1])
+			t.Errorf("docs/reference/alerts.md tells of %s, which is no alert: make generate", heading[1])
 		}
 	}
 }

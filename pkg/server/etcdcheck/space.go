@@ -21,7 +21,7 @@ import (
 const spacePeriod = 10 * time.Second
 
 // ErrFull says that etcd has no space left.
-var ErrFull = errors.New("etcd has no space left (alarm NOSPACE), and takes no writes but deletions: see docs/OPERATIONS.md, RegentEtcdFull")
+var ErrFull = errors.New("etcd has no space left (alarm NOSPACE), and takes no writes but deletions: see docs/reference/alerts.md#regentetcdfull")
 
 // Space knows how large etcd is, and how large it may get. It is asked by way of the connection that is in use:
 // which member answers does not matter.

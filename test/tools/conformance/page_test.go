@@ -16,8 +16,8 @@ type expectation struct {
 // cited is what a row has between backticks in its last column.
 var cited = regexp.MustCompile("`([^`]+)`")
 
-// readPage reads the tables of a page. The title of a spec is the heading above the table, and the first column. Rows
-// whose second column is no outcome are of other tables.
+// readPage reads the tables of a page. The title of a spec is the first column, behind the third-level heading
+// above the table, if there is one. Rows whose second column is no outcome are of other tables.
 func readPage(content string) (all []expectation, err error) {
 	var heading string
 	known := map[string]bool{}
@@ -32,7 +32,7 @@ func readPage(content string) (all []expectation, err error) {
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		e := expectation{title: heading + " " + cells[0], outcome: outcome(cells[1])}
+		e := expectation{title: strings.TrimSpace(heading + " " + cells[0]), outcome: outcome(cells[1])}
 		if e.outcome != passes && e.outcome != fails {
 			continue
 		}

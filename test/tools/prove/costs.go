@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A cost is what a unit took when it was measured (docs/TESTS.md).
+// A cost is what a unit took when it was measured (docs/reference/tests.md).
 type cost struct {
 	Wall, CPU time.Duration
 }

@@ -3,7 +3,7 @@
 //
 //	make test                                             all tests
 //	make test ONLY=pkg/election/... RUN=TestName          some
-//	make measure                                          all tests, and docs/TESTS.md anew
+//	make measure                                          all tests, and docs/reference/tests.md anew
 //	go run ./test/tools/prove plan                        what .ci/run does for this change, and for how long
 //	go run ./test/tools/prove parts -minutes 30           the long parts of this change that so much time is left for
 //

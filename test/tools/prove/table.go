@@ -14,9 +14,9 @@ import (
 
 // tableFile has what packages and tests took when they were measured, relative to the root. `make measure` writes it;
 // the order in which tests run, what runs beside what, and the plan of a change are taken from it.
-const tableFile = "docs/TESTS.md"
+const tableFile = "docs/reference/tests.md"
 
-// Sections of the file are between two marks each. What is around them is written by people.
+// Sections of the file are between two marks each.
 const (
 	packagesRace  = "packages"
 	packagesPlain = "packages without the race detector"

@@ -9,7 +9,7 @@ import (
 )
 
 func TestWhatIsMeasuredIsReadAgain(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "TESTS.md")
+	file := filepath.Join(t.TempDir(), "tests.md")
 	var skeleton strings.Builder
 	for _, name := range []string{packagesRace, packagesPlain, testsSection} {
 		begin, end := marks(name)

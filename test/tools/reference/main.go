@@ -1,6 +1,6 @@
-// Command reference writes docs/reference: pages of what the code says of itself. `make generate` runs it. Its argument
-// is the root of the module. The page of the flags is written by a test of cmd/server, which alone can have its
-// commands.
+// Command reference writes docs/reference: pages of what the code, and the rules of alerts, say of themselves. `make
+// generate` runs it. Its argument is the root of the module. The page of the flags is written by a test of cmd/server,
+// which alone can have its commands.
 package main
 
 import (
@@ -31,7 +31,7 @@ func write(root string) error {
 	if err != nil {
 		return err
 	}
-	for name, page := range map[string]func(*source, string) (string, error){"metrics.md": metricsPage, "events.md": eventsPage, "api.md": apiPage, "errors.md": errorsPage} {
+	for name, page := range map[string]func(*source, string) (string, error){"metrics.md": metricsPage, "events.md": eventsPage, "api.md": apiPage, "errors.md": errorsPage, "alerts.md": alertsPage} {
 		text, err := page(code, root)
 		if err != nil {
 			return fmt.Errorf("docs/reference/%s: %w", name, err)

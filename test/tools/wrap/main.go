@@ -1,6 +1,7 @@
-// Command wrap wraps the comments of Go files at 120 columns: `make fmt` runs it. It changes only paragraphs, and items
-// of lists, that have a wider line. What is indented in a comment, such as a table, is left as it is, and so are
-// directives.
+// Command wrap wraps the comments of Go files, and the text of pages of Markdown, at 120 columns: `make fmt` runs it.
+// It changes only paragraphs, and items of lists, that have a wider line. What is indented in a comment, such as a
+// table, is left as it is, and so are directives. Of a page all is left that is no paragraph: tables, code, headings,
+// HTML.
 //
 //	go run ./test/tools/wrap [-l] <file or directory>...
 //
@@ -33,7 +34,7 @@ func main() {
 	}
 }
 
-// wrapAll wraps a file, or all Go files below a directory.
+// wrapAll wraps a file, or all Go files and pages below a directory. What is generated is left as it is.
 func wrapAll(root string, list bool) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -41,19 +42,29 @@ func wrapAll(root string, list bool) error {
 			return err
 		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata"):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasPrefix(d.Name(), "zz_generated"):
+		case d.IsDir() || strings.HasPrefix(d.Name(), "zz_generated"):
 			return nil
 		}
 		before, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("cannot wrap: %w", err)
 		}
-		after := []byte(wrapComments(string(before)))
+		after := before
+		switch filepath.Ext(path) {
+		case ".go":
+			if wrapped := []byte(wrapComments(string(before))); !bytes.Equal(before, wrapped) {
+				after, err = format.Source(wrapped)
+			}
+		case ".md":
+			if !bytes.HasPrefix(before, []byte("<!-- Generated ")) {
+				after = []byte(wrapMarkdown(string(before)))
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("cannot wrap %s: %w", path, err)
+		}
 		if bytes.Equal(before, after) {
 			return nil
-		}
-		if after, err = format.Source(after); err != nil {
-			return fmt.Errorf("cannot wrap %s: %w", path, err)
 		}
 		if list {
 			fmt.Println(path)
