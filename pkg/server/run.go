@@ -51,8 +51,8 @@ func newRun(s *Server, ctx context.Context) *run {
 // all shows the shape of the product: one registry of controllers (newTerms), one hook at either end of the API server
 // (addHooks), and one loop (elect). It serves until ctx ends, and returns when everything has ended. Each phase takes
 // the results of the phases before it, and returns something finished. The exceptions are two: who asks is known only
-// once there are caches (Bind), and this process can call itself only once it has an API (newAPI). If a phase fails, the
-// earlier ones are undone in reverse order.
+// once there are caches (Bind), and this process can call itself only once it has an API (newAPI). If a phase fails,
+// the earlier ones are undone in reverse order.
 func (r *run) all() error {
 	s := r.server
 	defer s.tracing.Close() // last: all else may have spans

@@ -23,7 +23,8 @@ const (
 type Place struct {
 	// Base is the URL of the server, without /clusters/.
 	Base string
-	// Path is of the workspace, or the name of its logical cluster. It is empty if the context leads to no workspace.
+	// Path is of the workspace, or the name of its logical cluster. It is empty if the context leads to no
+	// workspace.
 	Path logicalcluster.Path
 }
 
@@ -63,8 +64,8 @@ func (p Place) URL() string { return p.Base + p.Path.RequestPath() }
 // At returns the place of another workspace of the same server.
 func (p Place) At(path logicalcluster.Path) Place { return Place{p.Base, path} }
 
-// Resolve returns the path that an argument names: an absolute one (root:a, :root:a, system:admin), one below (a:b), the one
-// above (..), root (:), or this one (.).
+// Resolve returns the path that an argument names: an absolute one (root:a, :root:a, system:admin), one below (a:b),
+// the one above (..), root (:), or this one (.).
 func (p Place) Resolve(argument string) (logicalcluster.Path, error) {
 	switch {
 	case argument == "" || argument == ".":

@@ -26,8 +26,8 @@ import (
 const shardPrefix = "/shards/"
 
 // target returns the shard to which a request goes, and the path of its URL there. who is nil if the request has a
-// token; isAccepted says that a shard has accepted that. For a token that none has accepted, nothing is read to find the
-// cluster.
+// token; isAccepted says that a shard has accepted that. For a token that none has accepted, nothing is read to find
+// the cluster.
 //
 // Only members of system:masters are told here that there is no such cluster. All others are sent to the shard that has
 // the nearest cluster around it: it says the same of clusters that they may not enter.

@@ -95,7 +95,8 @@ func TestWhoMayReadTheRootShardsMetricsMayReadTheFronts(t *testing.T) {
 
 func TestMetricsAreReadWhileTheRootShardIsAway(t *testing.T) {
 	s := newScraped(t)
-	scraper, other := userNamed("scraper"), userNamed("scraper", "others") // somebody else's authority may use the name
+	// somebody else's authority may use the name
+	scraper, other := userNamed("scraper"), userNamed("scraper", "others")
 	if code, body := s.scrape(scraper, ""); code != http.StatusOK {
 		t.Fatalf("%d: %s", code, body)
 	}

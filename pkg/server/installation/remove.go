@@ -85,8 +85,8 @@ func (a *Admin) awaitCordon(ctx context.Context, all []*corev1alpha1.Shard, name
 	}
 }
 
-// findBlockers returns what a shard knows of clusters that the shard called name has: those that it has assigned there, or if
-// it is that shard, its own.
+// findBlockers returns what a shard knows of clusters that the shard called name has: those that it has assigned there,
+// or if it is that shard, its own.
 func findBlockers(ctx context.Context, clients controllers.Clients, shard *corev1alpha1.Shard, name string) (blockers []string, err error) {
 	everywhere := clusters.With(ctx, clusters.Wildcard)
 	if shard.Name == name {

@@ -116,8 +116,8 @@ func (h *Homes) find(ctx context.Context, shard string, cluster logicalcluster.N
 	return nil
 }
 
-// isAssigned reports whether another shard than the one that says that it has a logical cluster has assigned the cluster
-// to it.
+// isAssigned reports whether another shard than the one that says that it has a logical cluster has assigned the
+// cluster to it.
 func (h *Homes) isAssigned(ctx context.Context, shard string, cluster logicalcluster.Name, says *corev1alpha1.LogicalCluster) bool {
 	parent, owner := says.Labels[clusters.OwnerShardLabel], says.Spec.Owner
 	if parent == "" || parent == shard || owner == nil {

@@ -51,12 +51,13 @@ func NewMembers(open func(Member) (Follower, error)) *Members {
 	return &Members{open: open, now: map[string]*entry{}, faults: map[string]string{}}
 }
 
-// retryPeriod is how long a member that cannot be set up waits at least for the next attempt; at most twice as long. Its
-// Shard object may be good, and the fault with the keys of this process.
+// retryPeriod is how long a member that cannot be set up waits at least for the next attempt; at most twice as long.
+// Its Shard object may be good, and the fault with the keys of this process.
 const retryPeriod = 15 * time.Second
 
 // Keep reads the wanted members, and no others. Those that are not wanted any more, or that are others now, have ended
-// when it returns. again gets a value when Keep should be called again, because some could not be set up; nil: all were.
+// when it returns. again gets a value when Keep should be called again, because some could not be set up; nil: all
+// were.
 func (m *Members) Keep(ctx context.Context, all map[string]Member) (again <-chan time.Time) {
 	m.end(func(one *entry) bool {
 		now, ok := all[one.Name]

@@ -119,7 +119,8 @@ func TestMembersAreReadWhileTheyAreWanted(t *testing.T) {
 						t.Errorf("%s: four that end within a second end within %v: %q", name, took, got)
 					}
 					want := []string{"a ends", "b ends", "c ends", "d ends"}
-					if name == "none is wanted" { // at the end there is no time to forget, and no need
+					// at the end there is no time to forget, and no need
+					if name == "none is wanted" {
 						want = append(want, "forget a", "forget b", "forget c", "forget d")
 					}
 					slices.Sort(got)

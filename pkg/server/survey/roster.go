@@ -32,7 +32,8 @@ const recent, hasty = 3 * lookEvery, 250 * time.Millisecond
 type roster struct {
 	mu     sync.Mutex
 	byName map[string]target
-	// departures are the replicas that have ended in order. A process has a name of its own, so they do not come back.
+	// departures are the replicas that have ended in order. A process has a name of its own, so they do not come
+	// back.
 	departures map[string]departure
 }
 
@@ -117,7 +118,8 @@ func (r *roster) leave(now time.Time, first bool, names ...string) {
 	}
 }
 
-// departedNames returns the replicas that have ended in order, for as long as others might remember them, ordered by name.
+// departedNames returns the replicas that have ended in order, for as long as others might remember them, ordered by
+// name.
 func (r *roster) departedNames(now time.Time) []string {
 	return r.departedIf(now, func(departure) bool { return true })
 }

@@ -22,7 +22,8 @@ func (c *Client) Terms(ctx context.Context, of status.Installation, shard string
 	var terms status.Terms
 	_, err := first(ctx, c.shard(of, shard), status.TermsPath, &terms, nil)
 	if latest := find(of, shard).Terms; len(latest) > 0 && len(terms.Terms) > 0 && latest[0].Holder == terms.Terms[0].Holder && terms.Terms[0].Trigger == "" {
-		terms.Terms[0].Trigger = latest[0].Trigger // whoever was asked may not have read the leader's record yet
+		// whoever was asked may not have read the leader's record yet
+		terms.Terms[0].Trigger = latest[0].Trigger
 	}
 	return terms, err
 }

@@ -32,8 +32,8 @@ func Workspaces(w io.Writer, look Look, in logicalcluster.Path, list []tenancyv1
 	return p.flush(w)
 }
 
-// WorkspaceTree writes a workspace with all those below it: on which shard each is, unless it is ready on that of the one above,
-// and why it is not known what is in it.
+// WorkspaceTree writes a workspace with all those below it: on which shard each is, unless it is ready on that of the
+// one above, and why it is not known what is in it.
 func WorkspaceTree(w io.Writer, look Look, root *workspaces.Node) error {
 	p := &page{Look: look}
 	for _, line := range root.Lines(func(n *workspaces.Node) string { return look.aboutNode(n) }) {
