@@ -229,7 +229,7 @@ func (e *Elector) known(now time.Time) (seen lease.Observation, epoch int64, lea
 			since = seen.Since
 		case !due.IsZero():
 			since = due
-		case seen.HeldForLife():
+		case !seen.Expires():
 			since = now
 		default:
 			since = seen.Expiry(e.cfg.LeaseDuration)

@@ -109,7 +109,7 @@ func (l *life) owner() (*metav1.OwnerReference, <-chan struct{}) {
 // held for life, if this process holds it, or if the owner is not a Lease. In that last case the garbage collector
 // deletes the election's Lease with its owner.
 func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool) {
-	if !seen.HeldForLife() || e.identities.ours(seen.Holder()) {
+	if seen.Expires() || e.identities.ours(seen.Holder()) {
 		return lease.Life{}, false
 	}
 	life := seen.Life()

@@ -15,6 +15,9 @@ type Mode interface {
 	// Electing reports whether an electing controller chooses the holder. If so, replicas cannot have priorities,
 	// and a step down cannot name a successor.
 	Electing() bool
+	// Expires reports whether the lease expires unless its holder renews it. If it does not, a holder that falls
+	// silent is waited for.
+	Expires() bool
 	// kind returns the mode's properties. Only this package implements it.
 	kind() kind
 }

@@ -27,6 +27,9 @@ func (Coordinated) Name() ModeName { return lease.Coordinated }
 // Electing returns true.
 func (Coordinated) Electing() bool { return true }
 
+// Expires returns true.
+func (Coordinated) Expires() bool { return true }
+
 func (m Coordinated) kind() kind {
 	return kind{
 		name:       lease.Coordinated,

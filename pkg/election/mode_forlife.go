@@ -31,6 +31,9 @@ func (ForLife) Name() ModeName { return lease.ForLife }
 // Electing returns false.
 func (ForLife) Electing() bool { return false }
 
+// Expires returns false.
+func (ForLife) Expires() bool { return false }
+
 func (m ForLife) kind() kind {
 	return kind{
 		name:        lease.ForLife,

@@ -20,6 +20,9 @@ func (Renewed) Name() ModeName { return lease.Renewed }
 // Electing returns false.
 func (Renewed) Electing() bool { return false }
 
+// Expires returns true.
+func (Renewed) Expires() bool { return true }
+
 func (Renewed) kind() kind {
 	return kind{name: lease.Renewed, unreleased: expiresUnreleased, begin: func(*Elector) mode { return renewing{} }}
 }

@@ -42,6 +42,31 @@ func modeOn(store *electiontest.Store) election.ModeName {
 	return ""
 }
 
+// Whoever reads the Lease decides by what it says, and not by the name of a mode.
+func TestTheLeaseSaysInEachModeWhetherItExpires(t *testing.T) {
+	for _, mode := range election.Modes {
+		t.Run(string(mode.Name()), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if mode.Name().Expires() != mode.Expires() {
+					t.Errorf("the mode says %v, and its name on a Lease %v: ModeName.Expires (internal/lease/mode.go) does not know it", mode.Expires(), mode.Name().Expires())
+				}
+				store := electiontest.NewStore(leaseName)
+				leader := start(t, store, nil, inMode(mode))
+				leader.mustLead()
+				standby := start(t, store, nil, inMode(mode))
+				time.Sleep(lease)
+				for who, r := range map[string]*replica{"the leader": leader, "its standby": standby} {
+					if s := r.elector.Status(); s.Holder == "" || s.Mode != mode.Name() || (s.Duration > 0) != mode.Expires() {
+						t.Errorf("%s says %+v", who, s)
+					}
+				}
+				standby.stop()
+				leader.stop()
+			})
+		})
+	}
+}
+
 func TestAReplicaOfAnotherModeStandsByWhileOneOfTheLeasesModeLives(t *testing.T) {
 	eachChangeOfMode(t, func(t *testing.T, from, to election.Mode) {
 		store, told := electiontest.NewStore(leaseName), &noticed{}

@@ -116,7 +116,7 @@ func (r *run) tellChanges(ctx context.Context) {
 // over the network.
 func (r *run) waitsForExpiry(seen lease.Observation) bool {
 	holder := seen.Presence()
-	return !r.cfg.bothFenced(holder) && !r.cfg.bothRisk(holder) && !r.processLock.neighbour(holder) && !seen.HeldForLife()
+	return !r.cfg.bothFenced(holder) && !r.cfg.bothRisk(holder) && !r.processLock.neighbour(holder) && seen.Expires()
 }
 
 // lastHolder returns the holder identity of this process's latest term, which may be running; empty if it has led none.

@@ -288,7 +288,7 @@ func (d *decision) remarkOnEpoch() {
 func (d *decision) remarkOnHolder(cfg Config, s situation) (again time.Time) {
 	_, due := s.unaccounted(cfg)
 	same, waits := d.told.holder == s.seen.Holder(), d.told.holder != ""
-	heard := due.IsZero() || !s.seen.HeldForLife() && s.now.Before(due)
+	heard := due.IsZero() || s.seen.Expires() && s.now.Before(due)
 	switch {
 	case waits && same && heard:
 		d.told.holder = ""
@@ -334,7 +334,7 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 	switch {
 	case s.seen.Holder() == "", s.holder.mine:
 		return time.Time{}, time.Time{}
-	case !s.seen.HeldForLife():
+	case s.seen.Expires():
 		due := s.seen.Since.Add(believed * cfg.LeaseDuration)
 		if !s.seen.Expiry(cfg.LeaseDuration).After(due) {
 			return time.Time{}, time.Time{}
@@ -358,7 +358,7 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 // expire: see unaccounted.
 func (s situation) waits(cfg Config) (w waiting, until time.Time) {
 	k := s.holder
-	if s.seen.Holder() == "" || k.mine || s.seen.HeldForLife() || k.news.Sign != Dead && k.news.Sign != Silent {
+	if s.seen.Holder() == "" || k.mine || !s.seen.Expires() || k.news.Sign != Dead && k.news.Sign != Silent {
 		return waiting{}, time.Time{}
 	}
 	w = waiting{holder: s.seen.Holder(), sign: k.news.Sign, since: k.news.Since}

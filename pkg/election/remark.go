@@ -70,7 +70,7 @@ func (e *Elector) tellOfHolder(ctx context.Context, r remark, s situation) {
 	e.showUnaccounted(true)
 	heard, _ := s.unaccounted(e.cfg)
 	command, silent, holds := e.forget(s.seen), s.now.Sub(heard).Round(time.Second), "for life"
-	if !s.seen.HeldForLife() {
+	if s.seen.Expires() {
 		holds = "for " + s.seen.Expiry(e.cfg.LeaseDuration).Sub(s.seen.Since).String()
 	}
 	e.notify(Unaccounted, true, "waits: replica %s holds the lease %s, has not been heard for %v, and nothing proves that its process is dead. If it is gone for good: %s",
@@ -102,7 +102,7 @@ func (e *Elector) forget(seen lease.Observation) string {
 	kubectl := "kubectl --namespace=" + e.api.Namespace + " delete "
 	life, isLease := e.ownerOfHolder(seen)
 	switch replica := seen.Presence().Replica; {
-	case !seen.HeldForLife():
+	case seen.Expires():
 		return "kubectl --namespace=" + e.api.Namespace + " patch lease " + e.api.Name + ` --type=merge --patch='{"spec":{"holderIdentity":""}}'`
 	case isLease && e.cfg.ForgetCommand != "" && replica != "":
 		return e.cfg.ForgetCommand + " " + replica

@@ -134,7 +134,9 @@ func (e *Elector) Status() Status {
 	if s.Holder != "" {
 		spec := seen.Lease.Spec
 		s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time
-		s.Duration = time.Duration(ptr.Deref(spec.LeaseDurationSeconds, 0)) * time.Second
+		if seen.Expires() {
+			s.Duration = seen.Expiry(e.cfg.LeaseDuration).Sub(seen.Since)
+		}
 	}
 	if e.cfg.unelected {
 		s.Mode = ""

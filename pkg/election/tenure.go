@@ -108,7 +108,7 @@ func (t tenure) deadline(cfg Config) (until time.Time, cause error) {
 
 // givesWay returns why a term without election ends: somebody holds the lease. It returns nil if nobody does.
 func (t tenure) givesWay(cfg Config) error {
-	if t.seen.Holder() == "" || t.seen.Holder() == t.dead || !t.seen.HeldForLife() && !t.now.Before(t.seen.Expiry(cfg.LeaseDuration)) {
+	if t.seen.Holder() == "" || t.seen.Holder() == t.dead || t.seen.Expires() && !t.now.Before(t.seen.Expiry(cfg.LeaseDuration)) {
 		return nil
 	}
 	return because(Deposed, "the lease is held by %q in epoch %d, and this process is no candidate", t.seen.Holder(), t.seen.Epoch())

@@ -103,9 +103,9 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 		return verdict{action: win, trigger: TriggerDeath, symptom: now, reason: fmt.Sprintf("the process of holder %q is dead", holder)}
 	case k.news.Said == Statement{Holder: holder, Condition: Over}:
 		return verdict{action: win, trigger: TriggerStepAside, symptom: seen.Since, reason: fmt.Sprintf("holder %q says that its term is over", holder)}
-	case seen.HeldForLife() && k.orphaned:
+	case !seen.Expires() && k.orphaned:
 		return verdict{action: win, trigger: TriggerOwnerDeleted, symptom: now, reason: fmt.Sprintf("the owner object of holder %q was deleted", holder)}
-	case seen.HeldForLife():
+	case !seen.Expires():
 		return verdict{action: wait}
 	case doubtful && k.seemsGone():
 		return verdict{action: wait, until: earlier(expiry, seen.TermSince.Add(suspicionPause(k.suspicions)))}

@@ -139,7 +139,7 @@ func TestAnObservationDecodesItsLeaseOnce(t *testing.T) {
 	seen, _ := Observation{}.next(held, "10", noon)
 	var sum int
 	allocations := testing.AllocsPerRun(100, func() {
-		if seen.HeldForLife() {
+		if !seen.Expires() {
 			sum += len(seen.Presence().Replica) + len(seen.Life().Name)
 		}
 	})

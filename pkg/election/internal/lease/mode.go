@@ -13,15 +13,19 @@ const (
 	ForLife     ModeName = "for-life"
 )
 
-// modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks
-// held for life is, whatever else it says. Otherwise the mode counts that the holder has written. If it has written
-// none, a strategy means that an electing controller named the holder, and any other holder renews, as client-go's
-// leader election does.
+// Expires reports whether a lease that is held in this mode expires unless it is renewed. In a mode that this program
+// does not know, it does.
+func (m ModeName) Expires() bool { return m != ForLife }
+
+// modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks as
+// if it does not expire is held for life, whatever else it says. Otherwise the mode counts that the holder has written.
+// If it has written none, a strategy means that an electing controller named the holder, and any other holder renews,
+// as client-go's leader election does.
 //
 // p is what the holder says of itself, if said is true.
 func modeOf(lease *coordinationv1.Lease, p Presence, said bool) ModeName {
 	switch {
-	case looksHeldForLife(lease):
+	case looksEndless(lease):
 		return ForLife
 	case p.ElectionMode != "":
 		return p.ElectionMode
@@ -34,11 +38,11 @@ func modeOf(lease *coordinationv1.Lease, p Presence, said bool) ModeName {
 	}
 }
 
-// looksHeldForLife reports whether the Lease is held for life. It recognises this even if somebody has edited or
+// looksEndless reports whether the Lease is held and does not expire. It recognises this even if somebody has edited or
 // removed what the holder says of itself: the Lease has an owner, but neither a renewTime nor a duration, both of which
 // every elector writes that renews. If the presence on the Lease belongs to another holder, somebody has put a new
 // holder in its place, and the Lease does not count.
-func looksHeldForLife(lease *coordinationv1.Lease) bool {
+func looksEndless(lease *coordinationv1.Lease) bool {
 	if holderOf(lease) == "" || len(lease.OwnerReferences) == 0 || lease.Spec.RenewTime != nil || lease.Spec.LeaseDurationSeconds != nil {
 		return false
 	}

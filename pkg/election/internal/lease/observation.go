@@ -126,8 +126,9 @@ func (o Observation) Life() Life { return o.read().life }
 // Wish returns a standby's wish to succeed the holder; zero if there is none.
 func (o Observation) Wish() Wish { return wishOn(o.Lease) }
 
-// HeldForLife reports whether the lease is held and does not expire.
-func (o Observation) HeldForLife() bool { return o.Holder() != "" && o.read().mode == ForLife }
+// Expires reports whether somebody else may take the lease some day, although its holder does not release it. One that
+// nobody holds does.
+func (o Observation) Expires() bool { return o.Holder() == "" || o.read().mode.Expires() }
 
 // Preferred returns the candidate that the electing controller of mode coordinated prefers to the holder; empty if
 // there is none.
@@ -138,7 +139,7 @@ func (o Observation) Preferred() string {
 	return ptr.Deref(o.Lease.Spec.PreferredHolder, "")
 }
 
-// Expiry returns when the lease expires unless it is renewed. It has no meaning for a lease that is held for life.
+// Expiry returns when the lease expires unless it is renewed. It has no meaning for a lease that does not expire.
 // fallback is the duration of a Lease that does not say one.
 func (o Observation) Expiry(fallback time.Duration) time.Time {
 	duration := fallback
