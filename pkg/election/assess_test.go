@@ -20,12 +20,12 @@ func TestWhatEndsATerm(t *testing.T) {
 		request  = 10 * time.Second / 3
 	)
 	wishes := func(w lease.Wish) *coordinationv1.Lease {
-		l := held(lease.Presence{})
+		l := holds(lease.Presence{})
 		w.WriteTo(l)
 		return l
 	}
 	edited := func(edit func(*coordinationv1.Lease)) *coordinationv1.Lease {
-		l := held(lease.Presence{})
+		l := holds(lease.Presence{})
 		edit(l)
 		return l
 	}
@@ -79,7 +79,7 @@ func TestWhatEndsATerm(t *testing.T) {
 		"for life, another epoch":         {lease: edited(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](6) }), given: forLife, cause: Deposed},
 		"without election, held":          {given: unelected, cause: Deposed},
 		"without election, expired":       {at: 15 * time.Second, given: unelected},
-		"without election, held for life": {lease: held(lease.Presence{ElectionMode: lease.ForLife}), at: time.Hour, given: unelected, cause: Deposed},
+		"without election, held for life": {lease: holds(lease.Presence{ElectionMode: lease.ForLife}), at: time.Hour, given: unelected, cause: Deposed},
 		"without election, free":          {lease: free(lease.Presence{}, lease.Renewed), given: unelected},
 		"without election, deleted":       {given: func(c *Config, t *tenure) { unelected(c, t); t.seen = lease.Observation{Revision: "8"} }},
 
@@ -108,7 +108,7 @@ func TestWhatEndsATerm(t *testing.T) {
 			cfg := DefaultConfig()
 			cfg.Replica, cfg.Detector, cfg.Priority = "me", someDetector{}, 7
 			if test.lease == nil {
-				test.lease = held(lease.Presence{})
+				test.lease = holds(lease.Presence{})
 			}
 			now := tenure{
 				now: noon.Add(test.at), seen: shows(test.lease),

@@ -11,8 +11,8 @@ type claim interface {
 	grounds() grounds
 	// faltered receives a value when an attempt to renew has failed.
 	faltered() <-chan struct{}
-	// lost is closed when the claim itself finds that the term must end. Its grounds then say why.
-	lost() <-chan struct{}
+	// loss is closed when the claim itself finds that the term must end. Its grounds then say why.
+	loss() <-chan struct{}
 	// end tells the claim why the term ends. After Deposed it writes nothing more.
 	end(cause error)
 	// stop ends the renewals, and returns when they have ended.

@@ -71,7 +71,7 @@ type Elector struct {
 
 // past is what one call of Run leaves to the next call. Run's goroutine owns it.
 type past struct {
-	told said
+	told announcements
 	// unsure: a write of this process may have been committed, but its answer was lost.
 	unsure bool
 	// last is the latest term that has ended: its holder identity, its epoch, and how it ended.
@@ -210,7 +210,7 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 
 // known returns what was seen of the Lease, the epoch on it, and for how long there has been no holder with an
 // unexpired lease. A holder that has not been heard for too long (situation.unaccounted) does not count as one.
-func (e *Elector) known(now time.Time) (seen lease.Observation, epoch int64, leaderless time.Duration) {
+func (e *Elector) observe(now time.Time) (seen lease.Observation, epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.view != nil {

@@ -44,7 +44,7 @@ func (c *crew) leader() int {
 }
 
 // began returns when each term so far began, in order.
-func (c *crew) began() (all []time.Time) {
+func (c *crew) beginnings() (all []time.Time) {
 	for _, r := range c.replicas {
 		for _, term := range r.all() {
 			all = append(all, term.began)
@@ -78,13 +78,13 @@ func TestDeathsWhoseVictimsAreHeardAgainAreDamped(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := newCrew(t, mode, n)
 					defer c.stop()
-					before := len(c.began())
+					before := len(c.beginnings())
 					c.flap(3*time.Second, 24*time.Second)
-					if terms := len(c.began()) - before; terms < 1 || terms > 3 {
+					if terms := len(c.beginnings()) - before; terms < 1 || terms > 3 {
 						t.Errorf("%d changes of the leader in 24 s", terms)
 					}
 					c.flap(3*time.Second, 20*time.Minute)
-					began := c.began()[before:]
+					began := c.beginnings()[before:]
 					// The standby acts on the first death at once. Like each later one it counts as
 					// a suspicion.
 					for i, want := 1, 5*time.Second; i < len(began); i, want = i+1, min(2*want, time.Minute) {

@@ -168,7 +168,7 @@ func (h *heldLease) release(ctx context.Context, cause error) error {
 	how.standbyPriority, how.alone = highest, none && causeOf(cause) == Shutdown
 	how.lasted = time.Since(h.takeover.Acquired)
 	for first := true; ; first = false {
-		held, cause := h.held()
+		held, cause := h.lastLease()
 		if errors.Is(cause, Deposed) {
 			return nil
 		}
@@ -195,9 +195,9 @@ func (h *heldLease) release(ctx context.Context, cause error) error {
 // retryRelease is the time between two attempts to release.
 const retryRelease = 20 * time.Millisecond
 
-// held returns the Lease as this term last wrote or read it, nil before it was acquired. The error says why the attempt
-// or the term is over; nil if it is not.
-func (h *heldLease) held() (*coordinationv1.Lease, error) {
+// lastLease returns the Lease as this term last wrote or read it, nil before it was acquired. The error says why the
+// attempt or the term is over; nil if it is not.
+func (h *heldLease) lastLease() (*coordinationv1.Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lease, h.cause
@@ -221,8 +221,8 @@ func (h *heldLease) end(cause error) {
 	}
 }
 
-// lost is closed when the attempt has failed, or when the term cannot go on.
-func (h *heldLease) lost() <-chan struct{} { return h.over }
+// loss is closed when the attempt has failed, or when the term cannot go on.
+func (h *heldLease) loss() <-chan struct{} { return h.over }
 
 // errNotAcquired is wrapped by the error of an attempt that failed.
 var errNotAcquired = errors.New("not acquired")

@@ -50,7 +50,7 @@ func (l *lock) RecordEvent(string) {}
 
 // Get returns the record for RunOrDie. It makes a request only during a term, when a renewal has failed.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	held, err := l.held()
+	held, err := l.lastLease()
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -76,7 +76,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create acquires the lease if there is no Lease. During a term it fails: the Lease was deleted, which ends the term.
 func (l *lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
-	switch held, err := l.held(); {
+	switch held, err := l.lastLease(); {
 	case err != nil:
 		return err
 	case held != nil:
@@ -87,7 +87,7 @@ func (l *lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord
 
 // Update acquires or renews the lease.
 func (l *lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord) error {
-	switch held, err := l.held(); {
+	switch held, err := l.lastLease(); {
 	case err != nil:
 		return err
 	case held == nil:

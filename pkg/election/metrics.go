@@ -177,7 +177,7 @@ func (v *views) CollectWithStability(ch chan<- metrics.Metric) {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
 	for name, e := range shown.electors {
-		_, epoch, leaderless := e.known(time.Now())
+		_, epoch, leaderless := e.observe(time.Now())
 		ch <- metrics.NewLazyConstMetric(epochDesc, metrics.GaugeValue, float64(epoch), name)
 		ch <- metrics.NewLazyConstMetric(leaderlessDesc, metrics.GaugeValue, leaderless.Seconds(), name)
 	}

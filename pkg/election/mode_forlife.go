@@ -186,7 +186,7 @@ func (l *lifelong) refresh(ctx context.Context) error {
 }
 
 func (l *lifelong) grounds() grounds {
-	_, lost := l.held()
+	_, lost := l.lastLease()
 	return grounds{lost: lost, pin: l.pin}
 }
 

@@ -78,13 +78,13 @@ func enterRunOrDie(ctx context.Context, l *lock) (claim, error) {
 		return r, nil
 	case <-l.over:
 		r.stop()
-		_, err := l.held()
+		_, err := l.lastLease()
 		return nil, err
 	}
 }
 
 func (r *renewed) grounds() grounds {
-	_, lost := r.held()
+	_, lost := r.lastLease()
 	return grounds{lost: lost, pin: r.pin, renewals: r.renewals(), named: r.named}
 }
 

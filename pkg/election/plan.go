@@ -28,12 +28,13 @@ type situation struct {
 // memory is what a standby remembers from one situation to the next.
 type memory struct {
 	winnable winnable
-	told     said
+	told     announcements
 	wish     wished
 }
 
-// said is what people have already been told of why this process does not lead, so that they are told only once.
-type said struct {
+// announcements are what people have already been told of why this process does not lead, so that they are told only
+// once.
+type announcements struct {
 	mode      ModeName  // the other mode that leaders use
 	holder    string    // the holder that has not been heard for too long
 	exhausted types.UID // the Lease on which no further term can begin

@@ -92,7 +92,7 @@ func (e *Elector) tellOfUnproved(ctx context.Context, d decision) {
 
 // tellNothing withdraws what people were told of why this process does not lead, because it leads now.
 func (r *run) tellNothing() {
-	r.memory.told = said{exhausted: r.memory.told.exhausted}
+	r.memory.told = announcements{exhausted: r.memory.told.exhausted}
 	r.showOtherMode(false)
 	r.showUnaccounted(false)
 }

@@ -161,7 +161,7 @@ func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 			cause = causeOfReturn(w.err)
 		case <-w.failed:
 			cause = causeOfReturn(w.fault)
-		case <-c.lost():
+		case <-c.loss():
 		case said := <-confirmations:
 			t = t.hear(said, c.term().Token().Holder, time.Now())
 		case <-c.faltered():

@@ -109,7 +109,7 @@ type ContactReporter interface {
 
 // Status returns what the Elector knows and does now. It makes no request. Any goroutine may call it at any time.
 func (e *Elector) Status() Status {
-	seen, epoch, leaderless := e.known(time.Now())
+	seen, epoch, leaderless := e.observe(time.Now())
 	s := Status{
 		Epoch: epoch, Leaderless: leaderless, Mode: e.cfg.Mode.Name(), Priority: e.cfg.Priority,
 		Unaccounted: e.unaccounted.Load(), OtherMode: e.otherMode.Load(),

@@ -23,7 +23,7 @@ type unelected struct {
 func (unelected) term() Term                           { return Term{} }
 func (u unelected) grounds() grounds                   { return grounds{dead: u.dead} }
 func (unelected) faltered() <-chan struct{}            { return nil }
-func (unelected) lost() <-chan struct{}                { return nil }
+func (unelected) loss() <-chan struct{}                { return nil }
 func (unelected) end(error)                            {}
 func (unelected) stop()                                {}
 func (unelected) release(context.Context, error) error { return nil }

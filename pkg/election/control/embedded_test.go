@@ -99,7 +99,7 @@ func (r *replica) take(e supervisor.Event) {
 }
 
 // told reports whether there was an event of a type whose controller or error names a controller.
-func (r *replica) told(of supervisor.EventType, controller string) bool {
+func (r *replica) tells(of supervisor.EventType, controller string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.events, func(e supervisor.Event) bool {
@@ -274,7 +274,7 @@ func TestAPanicIsNamedAndTheTermGoesOn(t *testing.T) {
 		}), reconciler("sound", others.reconcile))
 		until(t, "the controller works after its panic", func() bool { keys, _ := works.in(1); return keys == 5 })
 		stop()
-		if !r.told(supervisor.ControllerFailed, "brittle") || r.told(supervisor.ControllerFailed, "sound") {
+		if !r.tells(supervisor.ControllerFailed, "brittle") || r.tells(supervisor.ControllerFailed, "sound") {
 			t.Errorf("told: %+v", r.events)
 		}
 		if p, ok := errors.AsType[*control.Panic](r.events[0].Err); !ok || !strings.HasPrefix(p.Where, "reconcile of default/p") || len(p.Stack) == 0 {
@@ -301,7 +301,7 @@ func TestAControllerThatHangsIsNamedAndItsReplicaDoesNotLeadUntilItReturns(t *te
 		}))
 		until(t, "it hangs", func() bool { return hung.Load() == 1 })
 		store.Take("thief", time.Hour)
-		until(t, "it is named", func() bool { return r.told(supervisor.ControllerLate, "hangs") })
+		until(t, "it is named", func() bool { return r.tells(supervisor.ControllerLate, "hangs") })
 		store.Free()
 		time.Sleep(10 * time.Minute)
 		if holder := store.Holder(); holder != "" || hung.Load() != 1 {
@@ -376,7 +376,7 @@ func TestAControllerThatNoReplicaCanRunDoesNotKeepThemFromLeading(t *testing.T) 
 		a, stopA := start(t, "a", store, inf, control.StepDown, set...)
 		b, stopB := start(t, "b", store, inf, control.StepDown, set...)
 		until(t, "one leads on without it", func() bool {
-			return a.told(supervisor.TermTolerates, "poison") || b.told(supervisor.TermTolerates, "poison")
+			return a.tells(supervisor.TermTolerates, "poison") || b.tells(supervisor.TermTolerates, "poison")
 		})
 		epoch := *store.Lease().Spec.LeaseTransitions
 		time.Sleep(5 * time.Minute)

@@ -55,7 +55,7 @@ func (f *following) becomeAlive(s election.Statement) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	if silence := f.quiet.beat(now); f.answered {
-		f.d.patience.heard(now, silence-f.d.cfg.Interval)
+		f.d.patience.hear(now, silence-f.d.cfg.Interval)
 	}
 	f.answered, f.told, f.last = true, alive, now
 	f.become(alive, election.News{Sign: election.Alive, Said: s})

@@ -33,8 +33,8 @@ type patience struct {
 	began time.Time
 }
 
-// heard takes note of a beat, and of how late it came.
-func (p *patience) heard(now time.Time, late time.Duration) {
+// hear takes note of a beat, and of how late it came.
+func (p *patience) hear(now time.Time, late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn(now)

@@ -16,7 +16,7 @@ func listenTo(cfg Config, beats []time.Duration, paused func(time.Duration) bool
 			continue
 		}
 		for len(beats) > 0 && beats[0] <= at {
-			p.heard(start.Add(at), q.beat(start.Add(at))-cfg.Interval)
+			p.hear(start.Add(at), q.beat(start.Add(at))-cfg.Interval)
 			beats = beats[1:]
 		}
 		if at-ticked >= q.pulse {

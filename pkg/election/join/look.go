@@ -26,7 +26,7 @@ type group struct {
 	stack []string // the names of the functions, the one that they began with last
 }
 
-// looks are one after the other. Who asks while one is under way shares the next.
+// looks are one after the other. A caller that asks while one is under way shares the next.
 var looks struct {
 	begun atomic.Int64
 	sync.Mutex

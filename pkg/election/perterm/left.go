@@ -16,7 +16,7 @@ import (
 // them, because that manager elects none.
 func refuseLeft(process manager.Manager) error {
 	var names []string
-	for _, entry := range left(process) {
+	for _, entry := range leftovers(process) {
 		names = append(names, nameOf(entry.Elem()))
 	}
 	if len(names) == 0 {
@@ -26,10 +26,10 @@ func refuseLeft(process manager.Manager) error {
 		"If every replica is to run it, let its method NeedLeaderElection return false (of a controller: manager.Options.Controller.NeedLeaderElection or controller.Options)", strings.Join(names, ", "))
 }
 
-// left returns the runnables of a manager that need a leader and have not started, as fields that can be set. The
+// leftovers returns the runnables of a manager that need a leader and have not started, as fields that can be set. The
 // interface does not tell, so it looks into controller-runtime's own type, as it is in v0.24 and v0.25. Of a manager of
 // another type it returns none.
-func left(process manager.Manager) (runnables []reflect.Value) {
+func leftovers(process manager.Manager) (runnables []reflect.Value) {
 	queue := within(reflect.ValueOf(process), "runnables", "LeaderElection", "startQueue")
 	if queue.Kind() != reflect.Slice || queue.Type().Elem().Kind() != reflect.Pointer {
 		return nil
@@ -52,7 +52,7 @@ func (r refused) Start(context.Context) error { return r.why }
 
 // takeOut has a manager that starts run none of what is left on it: it heeds an error only when everything has begun.
 func takeOut(process manager.Manager, why error) {
-	for _, r := range left(process) {
+	for _, r := range leftovers(process) {
 		if r.CanSet() && reflect.TypeFor[refused]().AssignableTo(r.Type()) {
 			r.Set(reflect.ValueOf(refused{why}))
 		}

@@ -29,7 +29,7 @@ func TestWhatIsLeftOnAManagerIsTakenOutBeforeItRuns(t *testing.T) {
 	}
 	why := errors.New("why")
 	takeOut(process, why)
-	there := left(process)
+	there := leftovers(process)
 	if len(there) != 2 {
 		t.Fatalf("%d runnables are left, want 2", len(there))
 	}

@@ -9,7 +9,7 @@ import (
 
 // fair has the keys of one lane, by group. Groups take turns by the time that their keys have cost, however many keys
 // they have: start-time fair queueing (Goyal, Vin, Cheng, 1996). What a key costs is known when it is done, so what
-// the last one has cost is charged until then. Who comes after a pause has saved up nothing.
+// the last one has cost is charged until then. Whoever comes after a pause has saved up nothing.
 type fair[K comparable] struct {
 	groups map[string]*group[K] // that have keys, that are worked on, or that have cost more than others yet
 	ready  byCost[K]            // that have keys

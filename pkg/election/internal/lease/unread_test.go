@@ -21,14 +21,14 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// said is what a watcher has logged for people, and when after its start.
-type said struct {
+// record is what a watcher has logged for people, and when after its start.
+type record struct {
 	mu    sync.Mutex
 	began time.Time
 	lines []string
 }
 
-func (s *said) logger() logr.Logger {
+func (s *record) logger() logr.Logger {
 	return funcr.New(func(_, args string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *said) logger() logr.Logger {
 }
 
 // of returns the lines that contain part.
-func (s *said) of(part string) (lines []string) {
+func (s *record) of(part string) (lines []string) {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,9 +45,9 @@ func (s *said) of(part string) (lines []string) {
 }
 
 // watched runs a watcher on a store until the test ends.
-func watched(t *testing.T, change func(*electiontest.Client)) (*electiontest.Client, *lease.Watcher, *said) {
+func watched(t *testing.T, change func(*electiontest.Client)) (*electiontest.Client, *lease.Watcher, *record) {
 	t.Helper()
-	client, told := electiontest.NewStore("controllers").Client(), &said{began: time.Now()}
+	client, told := electiontest.NewStore("controllers").Client(), &record{began: time.Now()}
 	change(client)
 	view := lease.NewView(logr.Discard(), func(string) bool { return false })
 	watcher := lease.NewWatcher(lease.API{Client: client, Namespace: "default", Name: "controllers", Timeout: 3 * time.Second}, view, 2*time.Second)
@@ -131,7 +131,7 @@ func TestALeaseThatWasReadBeforeIsToldOfAsSuch(t *testing.T) {
 
 func TestALeaseOfALifeThatCannotBeReadIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, told := electiontest.NewStore("life-1"), &said{began: time.Now()}
+		store, told := electiontest.NewStore("life-1"), &record{began: time.Now()}
 		client := store.Client()
 		client.Always(electiontest.Fault{Err: errForbidden})
 		view := lease.NewView(logr.Discard(), func(string) bool { return false })
