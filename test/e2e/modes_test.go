@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/test/e2e/harness"
 	"github.com/regent-project/regent/test/e2e/history"
 )
@@ -24,6 +25,21 @@ var (
 	modes       = []string{harness.Lease, harness.Coordinated, harness.ForLife}
 	modeChanges = []string{modes[0], modes[1], modes[2], modes[0], modes[2], modes[1], modes[0]}
 )
+
+func TestEachModeIsRolledToEachOther(t *testing.T) {
+	for _, mode := range election.Modes {
+		if name := string(mode.Name()); !slices.Contains(modes, name) {
+			t.Errorf("mode %s is not tried here: add it to modes and modeChanges", name)
+		}
+	}
+	for _, from := range modes {
+		for _, to := range modes {
+			if rolled := strings.Contains(strings.Join(modeChanges, " "), from+" "+to); !rolled && from != to {
+				t.Errorf("no replica is rolled from mode %s to %s", from, to)
+			}
+		}
+	}
+}
 
 // I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once
 // in each roll, with the last replica; there are never two leaders, and none for no longer than the change waits for

@@ -122,10 +122,10 @@ func decide(e election, now time.Time) decision {
 		d.conflict = err
 		return d
 	}
-	if e.heldForLife() {
+	if e.isEndless() {
 		return d
 	}
-	held, until := e.held(now)
+	held, until := e.isHeld(now)
 	if held && e.lease.Spec.Strategy == nil {
 		d.by(until) // the holder is a plain elector: it ignores preferred holders and would overwrite them
 		return d
@@ -168,14 +168,14 @@ func (d *decision) present(all []candidate, now time.Time) []candidate {
 	return present
 }
 
-// heldForLife reports whether the holder never renews the lease, which then does not expire.
-func (e election) heldForLife() bool {
+// isEndless reports whether the holder never renews the lease, which then does not expire.
+func (e election) isEndless() bool {
 	return e.lease != nil && holderOf(e.lease) != "" && e.lease.Spec.RenewTime == nil && e.lease.Spec.Strategy == nil
 }
 
-// held reports whether somebody holds the lease. at is when the lease expires unless it is renewed, or since when
+// isHeld reports whether somebody holds the lease. at is when the lease expires unless it is renewed, or since when
 // nobody holds it.
-func (e election) held(now time.Time) (held bool, at time.Time) {
+func (e election) isHeld(now time.Time) (held bool, at time.Time) {
 	if e.lease == nil || ptr.Deref(e.lease.Spec.HolderIdentity, "") == "" {
 		return false, e.seen
 	}

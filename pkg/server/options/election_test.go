@@ -53,6 +53,23 @@ func TestEveryFlagIsHeard(t *testing.T) {
 	}
 }
 
+func TestEachModeCanBeChosenAndItsFlagSaysWhatItIs(t *testing.T) {
+	for _, mode := range election.Modes {
+		cfg := defaultElection()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		addElectionFlags(&cfg, fs)
+		if err := fs.Parse([]string{"--enable-leader-election", "--leader-election-mode=" + string(mode.Name())}); err != nil {
+			t.Fatal(err)
+		}
+		if faults := cfg.faults(); len(faults) != 0 {
+			t.Errorf("%s: %v: ElectionOptions.config has to fill in what the mode needs", mode.Name(), faults)
+		}
+		if usage := fs.Lookup("leader-election-mode").Usage; !strings.Contains(usage, " "+string(mode.Name())+": ") {
+			t.Errorf("--leader-election-mode does not say what %s is: %s", mode.Name(), usage)
+		}
+	}
+}
+
 func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--leader-election-mode=sometimes":                                                                          `leader-election-mode "sometimes" must be one of`,

@@ -89,7 +89,7 @@ const lateRenewals = 3
 func leaseIsRenewed(s *shardView) {
 	for _, r := range s.leading {
 		e := r.Election
-		if e.Mode == modeForLife || e.Duration == 0 || e.Renewed.IsZero() || r.Observed.IsZero() {
+		if e.Duration == 0 || e.Renewed.IsZero() || r.Observed.IsZero() {
 			continue
 		}
 		age, duration := r.Observed.Sub(e.Renewed), time.Duration(e.Duration)*time.Second

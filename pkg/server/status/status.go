@@ -5,8 +5,8 @@ package status
 
 import "time"
 
-// The paths at which a replica answers GET with JSON. Who may read /metrics by a ClusterRoleBinding in system:admin may
-// be given these, too.
+// The paths at which a replica answers GET with JSON. A user who may read /metrics by a ClusterRoleBinding in
+// system:admin may be given these, too.
 const (
 	// ReplicaPath answers with the Replica that was asked, and asks nobody else.
 	ReplicaPath = "/regent/v1/replica"
@@ -121,7 +121,7 @@ type Check struct {
 type Election struct {
 	// Lease is <namespace>/<name>. Empty: the replica runs without leader election.
 	Lease string `json:"lease,omitempty"`
-	// Mode is lease, coordinated or for-life.
+	// Mode is the name of one of election.Modes: that in which this replica stands for election.
 	Mode string `json:"mode,omitempty"`
 	// State is standing by, campaigning, leading, draining or quarantined, or stopped while the replica starts or
 	// ends.
@@ -134,7 +134,7 @@ type Election struct {
 	// LeaderURL is where others reach the leader. Empty: it does not say.
 	LeaderURL string `json:"leaderURL,omitempty"`
 	// Since is when the term began, Renewed when it was last renewed, both by the holder's clock. Duration is the
-	// lease duration in seconds.
+	// lease duration in seconds; 0 if nobody holds the lease, or if it does not expire.
 	Since    time.Time `json:"since,omitzero"`
 	Renewed  time.Time `json:"renewed,omitzero"`
 	Duration int32     `json:"leaseDurationSeconds,omitempty"`

@@ -8,9 +8,6 @@ const (
 	stateQuarantined = "quarantined"
 )
 
-// modeForLife is Election.Mode of a lease that is not renewed.
-const modeForLife = "for-life"
-
 // Triggers are sentences for Term.Trigger and Election.Trigger: why a term began.
 var Triggers = map[string]string{
 	"none":          "there was no Lease",

@@ -27,12 +27,15 @@ func nobodyIsQuarantined(s *shardView) {
 			what += " Late: " + strings.Join(late, ", ") + "."
 			remedy = append(remedy, "Keep the stacks of what is late, for its author:", s.stacks(late[0]))
 		}
-		if r.Election.Mode == modeForLife && len(s.leading) == 0 {
-			what += " It holds the lease for life, so nobody leads until the work stops or the process ends."
+		if r.Election.isEndless() && len(s.leading) == 0 {
+			what += " The lease does not expire, so nobody leads until the work stops or the process ends."
 		}
 		s.add(Warning, r.Name, kindQuarantined, what, append(remedy, fmt.Sprintf("Restart %s: you may at any time. Another replica leads, or does when the lease has expired.", r.Name))...)
 	}
 }
+
+// isEndless reports whether somebody holds the lease, and it does not expire.
+func (e Election) isEndless() bool { return e.Holder != "" && e.Duration == 0 }
 
 func (s *shardView) stacks(controller string) string {
 	return "$ regent controllers " + controller + s.onShard()
@@ -89,7 +92,7 @@ func (s *shardView) controller(r Replica, c Controller) {
 		}
 	case "stopped":
 		if s.failedLately(r, c, recentFailure) && s.hasEndedATerm(r, c) {
-			s.add(Warning, r.Name, kindControllerFailed, fmt.Sprintf("%s failed %s ago, which has ended a term of that replica.%s", who, lasting(s.asked(r).Sub(c.Failed)), c.failure()),
+			s.add(Warning, r.Name, kindControllerFailed, fmt.Sprintf("%s failed %s ago, which has ended a term of that replica.%s", who, lasting(s.answerTime(r).Sub(c.Failed)), c.failure()),
 				"Another replica runs it now. Read why, and the log of this one, before it has to lead again:", s.stacks(c.Name))
 		}
 	case "running":
@@ -98,7 +101,7 @@ func (s *shardView) controller(r Replica, c Controller) {
 			if c.Restarts >= manyRestarts && s.failedLately(r, c, justNow) {
 				severity = Warning // it works between two failures
 			}
-			s.add(severity, r.Name, kindControllerAgain, fmt.Sprintf("%s works, and failed %s ago.%s", who, lasting(s.asked(r).Sub(c.Failed)), c.failure()),
+			s.add(severity, r.Name, kindControllerAgain, fmt.Sprintf("%s works, and failed %s ago.%s", who, lasting(s.answerTime(r).Sub(c.Failed)), c.failure()),
 				"Read why, and its log:", s.stacks(c.Name))
 		}
 	}
@@ -106,7 +109,7 @@ func (s *shardView) controller(r Replica, c Controller) {
 
 // failedLately reports whether a controller has failed in the last time.
 func (s *shardView) failedLately(r Replica, c Controller, within time.Duration) bool {
-	return !c.Failed.IsZero() && s.asked(r).Sub(c.Failed) < within
+	return !c.Failed.IsZero() && s.answerTime(r).Sub(c.Failed) < within
 }
 
 // hasEndedATerm reports whether a term of the replica has ended in the last hour because the controller failed, and who
@@ -134,8 +137,8 @@ func (c Controller) failure() string {
 	return text + "."
 }
 
-// asked is when a replica answered, by the clock by which it tells its times.
-func (s *shardView) asked(r Replica) time.Time {
+// answerTime is when a replica answered, by the clock by which it tells its times.
+func (s *shardView) answerTime(r Replica) time.Time {
 	if r.Observed.IsZero() {
 		return s.now
 	}
@@ -146,7 +149,7 @@ func (s *shardView) lasted(r Replica, c Controller) time.Duration {
 	if c.Since.IsZero() {
 		return 0
 	}
-	return s.asked(r).Sub(c.Since)
+	return s.answerTime(r).Sub(c.Since)
 }
 
 func (s *shardView) since(r Replica, c Controller) string {

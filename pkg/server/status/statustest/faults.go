@@ -115,6 +115,7 @@ func failovers() []Fault {
 func unaccounted() Fault {
 	f := lone("the holder for life may be dead", []string{"no-leader", "unaccounted", "replica-silent"}, func(_, b *status.Replica) {
 		b.Election.Mode, b.Election.Unaccounted, b.Election.Leaderless = "for-life", true, 95
+		b.Election.Renewed, b.Election.Duration = time.Time{}, 0
 		b.Election.Contact = &status.Contact{State: "idle"}
 	})
 	away(&f.Of, 0, "no route to host")

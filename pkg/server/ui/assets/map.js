@@ -49,13 +49,21 @@ function why(shard, election, triggers) {
   return `${triggers?.[trigger] || trigger}${trigger && reason ? ` (${reason})` : ''}`;
 }
 
+// kept says how the lease is kept.
+function kept(election, now) {
+  if (!election.leaseDurationSeconds) {
+    return 'holds the lease, which does not expire';
+  }
+  return election.renewed && `renewed ${ago(election.renewed, now)}`;
+}
+
 function Leader({replica, shard, triggers, act}) {
   const e = replica.election;
   return html`
     <div class="leader replica">
       <p><span aria-hidden="true">♛</span> <strong>${replica.name}</strong> leads${e.lease && html`, epoch <strong>${e.epoch}</strong>`}${e.since && html`, since ${lasting(secondsBetween(e.since, replica.observed))}`}</p>
       <p class="dim">${replica.url} ${replica.version}</p>
-      ${e.renewed && html`<p class="dim">${e.mode === 'for-life' ? 'holds the lease for life' : `renewed ${ago(e.renewed, replica.observed)}`}</p>`}
+      ${e.holder && html`<p class="dim">${kept(e, replica.observed)}</p>`}
       ${why(shard, e, triggers) && html`<p class="dim">why: ${why(shard, e, triggers)}</p>`}
       <${NotReady} replica=${replica} />
       ${e.lease && html`<p class="acts"><button type="button" onClick=${() => act(stepDown(shard, ''))}>Have ${replica.name} step down</button></p>`}
