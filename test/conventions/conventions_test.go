@@ -148,7 +148,7 @@ var layers = []struct {
 	{"cmd/server/face/view", []string{"cmd/server/face/ask", "cmd/server/workspaces", "pkg/server/status"}},
 	{"cmd/server/workspaces", []string{"pkg/clusters"}},
 	{"cmd/server", []string{"cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
-	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options", "pkg/server/fetch"}},
+	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options", "pkg/server/fetch", "pkg/server/status"}},
 	{"examples/manager/*", []string{"pkg/election/leader", "pkg/election/perterm"}},
 	{"examples/*", []string{"pkg/election/fence"}},
 	{"test/*", []string{"pkg/*", "test/*"}},

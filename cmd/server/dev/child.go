@@ -1,7 +1,6 @@
 package dev
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +39,9 @@ type child struct {
 	log       string                          // the file with the whole log
 	ready     func(ctx context.Context) error // returns nil once the child is ready
 	fail      context.CancelCauseFunc
-	leads     func(c *child, epoch int)
 	again     chan struct{} // capacity 1: a request to restart
 	deaf      *atomic.Bool  // set when standard input has ended: nobody can ask for a restart
+	start     *start        // of the installation; nil: it is none
 	ranBefore bool          // used by run only
 
 	mu  sync.Mutex
@@ -147,7 +146,7 @@ func (c *child) run(ctx context.Context) (*os.ProcessState, error) {
 	if c.program != "" {
 		defer endsWithParent(cmd.SysProcAttr)()
 	}
-	lines := c.out.prefixed(c.name, c.log, c.watchLog)
+	lines := c.out.prefixed(c.name, c.log, c.start)
 	defer lines.flush()
 	cmd.Stdout, cmd.Stderr = lines, lines
 	err = cmd.Start()
@@ -205,25 +204,6 @@ func (c *child) stop(ctx context.Context, process *os.Process, ended <-chan stru
 	case <-timer.C:
 		c.out.say("%s (pid %d) has not stopped within %v and is killed", c.name, process.Pid, stopTimeout)
 		_ = process.Kill()
-	}
-}
-
-// leadingLine matches the line that a replica logs when its term begins, as text or as JSON.
-var leadingLine = regexp.MustCompile(`"Leading".*\bepoch"?[=:]"?(\d+)`)
-
-// electionsLease is in the log lines about the Lease server.ElectionsLease (mode coordinated). Its holder need not be
-// the shard's leader.
-var electionsLease = []byte("/regent-elections")
-
-// watchLog looks for leadingLine in a line of a replica's log. A front has no leads.
-func (c *child) watchLog(line []byte) {
-	if c.leads == nil || bytes.Contains(line, electionsLease) {
-		return
-	}
-	if match := leadingLine.FindSubmatch(line); match != nil {
-		if epoch, err := strconv.Atoi(string(match[1])); err == nil {
-			c.leads(c, epoch)
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,14 +38,13 @@ func TestMain(m *testing.M) {
 	)
 }
 
-// asChild is what a child does in these tests: it says that it leads, and lives as long as its parent's pipe.
+// asChild is what a child does in these tests: it logs two lines, and lives as long as its parent's pipe.
 func asChild() int {
 	ended := make(chan struct{})
 	if err := UntilParentEnds(func() { close(ended) }); err != nil {
 		return exitUsage
 	}
-	_, _ = os.Stdout.WriteString(`I1121 "Leading" lease="kube-system/regent-elections" epoch=3` + "\n" +
-		`I1121 "Leading" shard="root" epoch=7 reason="test"` + "\nwithout an end of line")
+	_, _ = os.Stdout.WriteString(`I1121 "Serving" shard="root"` + "\nwithout an end of line")
 	<-ended
 	return 0
 }
@@ -80,7 +80,7 @@ func TestReplicasRunTheProgramThatIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if isReplica := c.leads != nil; isReplica != (file == o.Program) {
+		if isReplica := c.args[0] == "start"; isReplica != (file == o.Program) {
 			t.Errorf("%s runs %s", c.name, file)
 		}
 	}
@@ -213,12 +213,44 @@ func pidOf(t *testing.T, c *child) int {
 	return 0
 }
 
-func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
-	var buffer bytes.Buffer
-	leads := make(chan int, 1)
-	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer, all: true}, log: filepath.Join(t.TempDir(), "logs", "replica-0.log"), again: make(chan struct{}, 1),
-		ready: func(context.Context) error { return nil },
-		leads: func(_ *child, epoch int) { leads <- epoch }}
+// terminal is what dev writes to in these tests.
+type terminal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *terminal) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *terminal) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// shows waits until a text is there.
+func (b *terminal) shows(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(b.String(), text); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not show %q:\n%s", text, b)
+		}
+	}
+}
+
+func newTestChild(t *testing.T, to io.Writer) *child {
+	return &child{
+		name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: to, all: true}, log: filepath.Join(t.TempDir(), "logs", "replica-0.log"),
+		again: make(chan struct{}, 1), ready: func(context.Context) error { return nil },
+	}
+}
+
+func TestAChildIsShownAndEndsWithItsParentsPipe(t *testing.T) {
+	var buffer terminal
+	c := newTestChild(t, &buffer)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	type result struct {
@@ -230,16 +262,13 @@ func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
 		state, err := c.run(ctx)
 		ended <- result{state.String(), err}
 	}()
-	if epoch := <-leads; epoch != 7 {
-		t.Errorf("epoch %d", epoch)
-	}
+	buffer.shows(t, "Serving")
 	pidOf(t, c)
 	cancel() // it does not catch SIGTERM
 	if r := <-ended; r.err != nil || !strings.Contains(r.exit, "terminated") {
 		t.Errorf("the child ended with %q, %v", r.exit, r.err)
 	}
-	want := "replica-0 | I1121 \"Leading\" lease=\"kube-system/regent-elections\" epoch=3\n" +
-		"replica-0 | I1121 \"Leading\" shard=\"root\" epoch=7 reason=\"test\"\nreplica-0 | without an end of line\n"
+	want := "replica-0 | I1121 \"Serving\" shard=\"root\"\nreplica-0 | without an end of line\n"
 	if buffer.String() != want {
 		t.Errorf("got %q", buffer.String())
 	}
@@ -253,31 +282,31 @@ func TestAChildIsHeardAndEndsWithItsParentsPipe(t *testing.T) {
 }
 
 func TestAChildThatIsStartedAgainTellsItsPid(t *testing.T) {
-	var buffer bytes.Buffer
-	leads := make(chan int, 1)
-	c := &child{name: "replica-0", args: []string{"-test.run=^$"}, out: &output{to: &buffer, all: true}, log: filepath.Join(t.TempDir(), "logs", "replica-0.log"), again: make(chan struct{}, 1),
-		ready: func(context.Context) error { return nil },
-		leads: func(_ *child, epoch int) { leads <- epoch }}
 	var pids []int
+	var all strings.Builder
+	c := newTestChild(t, nil)
 	for range 2 {
+		var buffer terminal
+		c.out.to = &buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
 			_, err := c.run(ctx)
 			ended <- err
 		}()
-		<-leads
+		buffer.shows(t, "Serving")
 		pids = append(pids, pidOf(t, c))
 		cancel()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
+		all.WriteString(buffer.String())
 	}
-	if want := fmt.Sprintf("dev | replica-0 is started again, pid %d\n", pids[1]); strings.Count(buffer.String(), "started again") != 1 || !strings.Contains(buffer.String(), want) {
-		t.Errorf("of the process that was started again it does not say %q once:\n%s", want, &buffer)
+	if want := fmt.Sprintf("dev | replica-0 is started again, pid %d\n", pids[1]); strings.Count(all.String(), "started again") != 1 || !strings.Contains(all.String(), want) {
+		t.Errorf("of the process that was started again it does not say %q once:\n%s", want, all.String())
 	}
-	if strings.Count(buffer.String(), "dev | replica-0 is ready again, after ") != 1 {
-		t.Errorf("it does not say once that the process is ready again:\n%s", &buffer)
+	if strings.Count(all.String(), "dev | replica-0 is ready again, after ") != 1 {
+		t.Errorf("it does not say once that the process is ready again:\n%s", all.String())
 	}
 }
 

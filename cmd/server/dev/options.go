@@ -41,7 +41,7 @@ var Own = []string{
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig, logs and etcd's data. Shards after the first have a directory of their own below it.")
 	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port under which users reach everything. The ports after it are those of the fronts, if there are several shards, and of the replicas.")
-	flags.BoolVarP(&o.Verbose, "verbose", "v", o.Verbose, "Show the whole logs of all replicas. Otherwise: who leads and why that changed, what dies and is ready again, warnings and errors. The files in logs/ below the root directory have it all.")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", o.Verbose, "Show the whole logs of all replicas. Otherwise: who leads and why that changed, what dies and is ready again, what is wrong for some seconds, warnings and errors. The files in logs/ below the root directory have it all.")
 	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "Replicas of each shard.")
 	flags.StringVar(&o.Program, "program", o.Program, "What replicas run, with start and its flags: your program that embeds the server, with controllers of your own. It must end when it gets SIGTERM. On Linux it gets that also if dev is killed. Empty: this program.")
 	flags.IntVar(&o.Shards, "shards", o.Shards, "Shards. Several are one installation: each has an etcd of its own, and two fronts lead to them.")

@@ -62,23 +62,27 @@ func (o *output) block(text string) {
 	_, _ = io.WriteString(o.to, text)
 }
 
-// prefixed returns a writer that keeps each line in a file, passes it to see, and shows it with name before it if a
-// user needs it.
-func (o *output) prefixed(name, file string, see func(line []byte)) *lines {
-	return &lines{out: o, name: name, see: see, keep: logFile{name: file, most: mostLog}}
+// prefixed returns a writer that keeps each line in a file, and shows it with name before it if a user needs it. Errors
+// that are logged during start are shown only if it fails, or the process ends meanwhile.
+func (o *output) prefixed(name, file string, start *start) *lines {
+	return &lines{out: o, name: name, start: start, keep: logFile{name: file, most: mostLog}}
 }
 
 // lines collects what is written until a line is complete. Only one goroutine may write at a time.
 type lines struct {
 	out     *output
 	name    string
-	see     func([]byte)
 	partial []byte
 	keep    logFile
 	sieve   sieve
+	start   *start
+	back    [][]byte // what is held back, at most mostBack lines
 	// lost: it was said that the file cannot be written. All lines are shown then.
 	lost bool
 }
+
+// mostBack is how many lines are held back. Later ones are in the file only.
+const mostBack = 100
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.partial = append(l.partial, p...)
@@ -92,12 +96,13 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush writes a last line that has no end of line, and closes the file.
+// flush writes a last line that has no end of line, and closes the file. The process has ended.
 func (l *lines) flush() {
 	if len(l.partial) > 0 {
 		l.emit(l.partial)
 		l.partial = nil
 	}
+	l.release(l.start.goesOn())
 	_ = l.keep.close() // each line was written when it came
 }
 
@@ -106,8 +111,27 @@ func (l *lines) emit(line []byte) {
 		l.lost = true
 		l.out.say("The log of %s is shown here, as its file cannot be written: %v", l.name, err)
 	}
-	if l.sieve.passes(line) || l.out.all || l.lost {
-		l.out.line(l.name, "36", string(line))
+	goesOn := l.start.goesOn()
+	if !goesOn {
+		l.release(l.start.failed())
 	}
-	l.see(line)
+	passes := l.sieve.passes(line)
+	switch {
+	case l.out.all || l.lost || passes && !(goesOn && l.sieve.logged):
+		l.show(line)
+	case passes && len(l.back) < mostBack:
+		l.back = append(l.back, bytes.Clone(line))
+	}
 }
+
+// release shows or drops what is held back.
+func (l *lines) release(shown bool) {
+	for _, line := range l.back {
+		if shown {
+			l.show(line)
+		}
+	}
+	l.back = nil
+}
+
+func (l *lines) show(line []byte) { l.out.line(l.name, "36", string(line)) }

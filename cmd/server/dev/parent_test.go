@@ -11,7 +11,7 @@ import (
 const parentOf = "TEST_PARENT_OF"
 
 func asParent(program string) int {
-	c := &child{name: "replica-0", program: program, out: &output{to: io.Discard}, log: program + ".log", leads: func(*child, int) {}}
+	c := &child{name: "replica-0", program: program, out: &output{to: io.Discard}, log: program + ".log"}
 	if _, err := c.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

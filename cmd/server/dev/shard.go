@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // shard is one shard's replicas.
@@ -16,7 +19,8 @@ type shard struct {
 
 	mu     sync.Mutex
 	leader *child
-	epoch  int
+	epoch  int64
+	since  time.Time
 }
 
 // newShard returns a shard. It starts no replica. more are further flags for each.
@@ -41,7 +45,7 @@ func (s *system) newShard(index int, etcd storagebackend.TransportConfig, more .
 			"--shutdown-delay-duration=" + balancerNotices.String(),
 		}, more...)
 		c := s.newChild(name, url(port), append(args, s.cfg.Start...)...)
-		c.program, c.leads = s.cfg.Program, out.leads
+		c.program = s.cfg.Program
 		out.children = append(out.children, c)
 	}
 	return out
@@ -55,20 +59,27 @@ func (s *shard) urls() (urls []string) {
 	return urls
 }
 
-// leads records that a replica leads. It is called when the replica's log says so.
-func (s *shard) leads(c *child, epoch int) {
+// leads records that a replica leads, says so if that is news, and reports then whether another term has gone before. A
+// term that began earlier than the one that is recorded is no news: a leader that was paused says for a moment that it
+// still leads.
+func (s *shard) leads(c *child, e status.Election) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leader, s.epoch = c, epoch
-	text := fmt.Sprintf("%s leads shard %s, epoch %d", c.name, s.name, epoch)
+	if !e.Since.After(s.since) {
+		return false
+	}
+	succeeds := s.leader != nil
+	s.leader, s.epoch, s.since = c, e.Epoch, e.Since
+	text := fmt.Sprintf("%s leads shard %s, epoch %d", c.name, s.name, e.Epoch)
 	if pid := c.running(); pid != 0 { // 0: the process has ended since
 		text += fmt.Sprintf(". To kill it: kill -9 %d", pid)
 	}
 	s.out.say("%s", text)
+	return succeeds
 }
 
 // leading returns who leads, or nil, and in which epoch.
-func (s *shard) leading() (*child, int) {
+func (s *shard) leading() (*child, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leader, s.epoch

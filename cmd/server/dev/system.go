@@ -30,6 +30,8 @@ type system struct {
 	out             *output
 	fail            context.CancelCauseFunc
 	deaf            *atomic.Bool
+	start           *start        // nil: it is no installation
+	up              chan struct{} // closed once the system can be used
 
 	balancer *balancer
 	client   *http.Client // with the administrator's certificate
@@ -45,7 +47,10 @@ func newSystem(cfg Config, stores []*etcd.Server, out *output, fail context.Canc
 		return nil, err
 	}
 	s := &system{
-		cfg: cfg, bundle: bundle, url: url(cfg.SecurePort), kubeconfig: filepath.Join(cfg.RootDirectory, "admin.kubeconfig"), out: out, fail: fail, deaf: &atomic.Bool{},
+		cfg: cfg, bundle: bundle, url: url(cfg.SecurePort), kubeconfig: filepath.Join(cfg.RootDirectory, "admin.kubeconfig"), out: out, fail: fail, deaf: &atomic.Bool{}, up: make(chan struct{}),
+	}
+	if len(stores) > 1 {
+		s.start = &start{until: time.Now().Add(startPatience)}
 	}
 	s.addShards(stores)
 	s.addFronts()
@@ -95,7 +100,7 @@ func (s *system) addFronts() {
 
 func (s *system) newChild(name, url string, args ...string) *child {
 	return &child{
-		name: name, url: url, args: args, out: s.out, fail: s.fail, again: make(chan struct{}, 1), deaf: s.deaf,
+		name: name, url: url, args: args, out: s.out, fail: s.fail, again: make(chan struct{}, 1), deaf: s.deaf, start: s.start,
 		log: filepath.Join(s.logs(), strings.ReplaceAll(name, "/", "-")+".log"),
 		ready: func(ctx context.Context) error {
 			return s.until(ctx, func() bool { return s.answers(ctx, url+"/readyz") })
@@ -174,7 +179,13 @@ func (s *system) run(ctx context.Context) {
 	if s.isInstallation() {
 		all.Go(func() { s.join(ctx, keep) })
 	}
+	for _, shard := range s.shards {
+		for _, c := range shard.children {
+			all.Go(func() { s.follow(ctx, shard, c) })
+		}
+	}
 	all.Go(func() { s.announce(ctx) })
+	all.Go(func() { s.watch(ctx) })
 	all.Go(func() {
 		s.restart(ctx)
 		s.deaf.Store(true)
@@ -207,9 +218,14 @@ func (s *system) announce(ctx context.Context) {
 	err := s.out.while(ctx, s.waitsFor(), func(ctx context.Context) error {
 		return s.until(ctx, func() bool { return s.usable(ctx) })
 	})
-	if err == nil {
-		s.out.block(s.banner(beside("kubectl")))
+	if err != nil {
+		return
 	}
+	if s.start != nil {
+		s.start.up.Store(true)
+	}
+	s.out.block(s.banner(beside("kubectl")))
+	close(s.up)
 }
 
 // waitsFor says what a start waits for.

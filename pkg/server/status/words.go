@@ -1,5 +1,7 @@
 package status
 
+import "strings"
+
 // StateLeading is Election.State of the replica that leads. While it ends its term it drains, and it is quarantined if
 // work of that term has not stopped. The words are package election's.
 const (
@@ -19,4 +21,17 @@ var Triggers = map[string]string{
 	"expiry":        "the lease had expired",
 	"elected":       "it was elected",
 	"owner-deleted": "the leader before was declared dead",
+}
+
+// Why returns why the term at an index of the latest terms began, and in parentheses why the one before it ended, as
+// far as that is known.
+func Why(terms []Term, n int) string {
+	why, ok := Triggers[terms[n].Trigger]
+	if !ok {
+		why = terms[n].Trigger
+	}
+	if n+1 < len(terms) && why != "" && terms[n+1].EndReason != "" {
+		why += " (" + strings.Join(strings.Fields(terms[n+1].EndReason), " ") + ")"
+	}
+	return why
 }

@@ -157,6 +157,11 @@ func (p Place) do(ctx context.Context, method, path string, body []byte, into an
 	return p.send(ctx, client, method, path, body, into)
 }
 
+// Get makes one request with the caller's client, which has the credentials, and decodes the answer.
+func (p Place) Get(ctx context.Context, client *http.Client, path string, into any) error {
+	return p.send(ctx, client, http.MethodGet, path, nil, into)
+}
+
 // Client returns an HTTP client of its own, so that its connections end with it.
 func (p Place) Client() (*http.Client, error) {
 	config, err := p.tls()

@@ -83,10 +83,7 @@ func (p *page) leadership(s status.Shard) string {
 	why := ""
 	for i, t := range s.Terms {
 		if t.Epoch == e.Epoch {
-			why = orElse(status.Triggers[t.Trigger], t.Trigger)
-			if reason := endReason(s.Terms, i+1); reason != "" {
-				why += " (" + reason + ")"
-			}
+			why = status.Why(s.Terms, i)
 		}
 	}
 	if why != "" {
@@ -97,13 +94,6 @@ func (p *page) leadership(s status.Shard) string {
 
 func silent(s status.Shard, replica string) bool {
 	return slices.ContainsFunc(s.Replicas, func(r status.Replica) bool { return r.Name == replica && r.Fault != "" })
-}
-
-func endReason(terms []status.Term, i int) string {
-	if i >= len(terms) {
-		return ""
-	}
-	return terms[i].EndReason
 }
 
 // leading returns what the leader says of its election, or what its standbys say if it cannot be asked.
