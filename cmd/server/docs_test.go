@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,6 +45,33 @@ func TestTheDocsNameNoCommandOrFlagThatDoesNotExist(t *testing.T) {
 	}
 	if found < 100 {
 		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// undocumented are commands that need no page: the reference has them.
+var undocumented = []string{"version"}
+
+// Every command that users see is on a page written by hand, with what it is for.
+func TestTheDocsNameEachCommand(t *testing.T) {
+	var text strings.Builder
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(content)
+	}
+	for _, cmd := range commands(newCommand()) {
+		if slices.Contains(undocumented, cmd.Name()) || cmd.HasAvailableSubCommands() {
+			continue
+		}
+		if !strings.Contains(text.String(), cmd.CommandPath()) {
+			t.Errorf("no page of docs names `%s`", cmd.CommandPath())
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/utils/ptr"
@@ -24,6 +25,65 @@ func builtInNames() (names []string) {
 		names = append(names, role.Name)
 	}
 	return names
+}
+
+// notInView and notInEdit are the resources in namespaces that role view does not read, and that role edit does not
+// create, with the reason. Role admin does.
+var (
+	ofRBAC    = "who may change roles can give rights"
+	notInView = map[string]string{
+		"secrets":         "one may be a credential of somebody who may do more",
+		"leases":          "Kubernetes' view does not read them",
+		"leasecandidates": "Kubernetes' view does not read leases",
+		"roles":           ofRBAC,
+		"rolebindings":    ofRBAC,
+	}
+	notInEdit = map[string]string{"roles": ofRBAC, "rolebindings": ofRBAC}
+)
+
+func TestEveryResourceInNamespacesIsInTheRolesForUsers(t *testing.T) {
+	roles := map[string]*rbacv1.ClusterRole{}
+	for _, role := range access.ClusterRoles() {
+		roles[role.Name] = role
+	}
+	allows := func(role, verb string, resource schema.GroupVersionResource, subresource string) bool {
+		return slices.ContainsFunc(roles[role].Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Verbs, verb) && slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource+subresource)
+		})
+	}
+	inNamespaces := 0
+	for _, r := range Resources() {
+		if !r.Namespaced {
+			continue
+		}
+		inNamespaces++
+		name, editor := r.GVR.Resource, "edit"
+		if notInEdit[name] != "" {
+			editor = "admin"
+		}
+		for _, verb := range []string{"get", "list", "watch"} {
+			if allows("view", verb, r.GVR, "") == (notInView[name] != "") {
+				t.Errorf("may role view %s %s? Add them to it (access/builtin.go), or to notInView with a reason", verb, name)
+			}
+			if !allows(editor, verb, r.GVR, "") {
+				t.Errorf("role %s may not %s %s (access/builtin.go)", editor, verb, name)
+			}
+		}
+		for _, verb := range []string{"create", "update", "patch"} {
+			if allows("edit", verb, r.GVR, "") == (notInEdit[name] != "") {
+				t.Errorf("may role edit %s %s? Add them to it (access/builtin.go), or to notInEdit with a reason", verb, name)
+			}
+			if !allows("admin", verb, r.GVR, "") {
+				t.Errorf("role admin may not %s %s (access/builtin.go)", verb, name)
+			}
+		}
+		if allows(editor, "delete", r.GVR, "") && !allows(editor, "update", r.GVR, "/finalizers") {
+			t.Errorf("role %s may delete %s, and its objects may not keep one from being deleted: it needs update of %s/finalizers (access/builtin.go)", editor, name, name)
+		}
+	}
+	if inNamespaces < 8 {
+		t.Errorf("only %d resources are in namespaces", inNamespaces)
+	}
 }
 
 func TestBuiltInRolesAreReadInEveryClusterAndStoredInNone(t *testing.T) {
