@@ -11,16 +11,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-type asked []string
+type questions []string
 
-func (a *asked) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a *questions) RoundTrip(req *http.Request) (*http.Response, error) {
 	*a = append(*a, req.URL.Path)
 	return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Header: http.Header{}}, nil
 }
 
 // What another object says of a name becomes part of no request unless an object can have it (I18).
 func TestWhatNoObjectIsCalledIsAskedOfNobodyI18(t *testing.T) {
-	var sent asked
+	var sent questions
 	clients, err := NewClients(&rest.Config{Host: "http://127.0.0.1"}, &http.Client{Transport: &sent})
 	if err != nil {
 		t.Fatal(err)

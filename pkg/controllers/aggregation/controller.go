@@ -1,8 +1,8 @@
 // Package aggregation fills aggregated ClusterRoles: one with an aggregationRule has the rules of the ClusterRoles of
 // its logical cluster that the rule selects. What users write into its rules is overwritten.
 //
-// The built-in roles admin, edit and view are not stored. Who is authorized by them gets what is aggregated to them
-// without this controller.
+// The built-in roles admin, edit and view are not stored. A user who is authorized by them gets what is aggregated to
+// them without this controller.
 package aggregation
 
 import (

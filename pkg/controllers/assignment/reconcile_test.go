@@ -25,7 +25,7 @@ func assignedTo(shard string, edits ...func(*tenancyv1alpha1.Workspace)) *tenanc
 }
 
 func deleted(ws *tenancyv1alpha1.Workspace) { ws.DeletionTimestamp = &deletedAt }
-func begun(ws *tenancyv1alpha1.Workspace)   { ws.Status.Phase = corev1alpha1.LogicalClusterPhaseReady }
+func begin(ws *tenancyv1alpha1.Workspace)   { ws.Status.Phase = corev1alpha1.LogicalClusterPhaseReady }
 func called(name string) func(*tenancyv1alpha1.Workspace) {
 	return func(ws *tenancyv1alpha1.Workspace) { ws.Name = name }
 }
@@ -66,7 +66,7 @@ func TestEachStateHasOneNextStepI10(t *testing.T) {
 	}{
 		"assigned":                      {world{workspace: assignedTo("eu1"), heard: true}, create},
 		"assigned, and deleted at once": {world{workspace: assignedTo("eu1", deleted), heard: true}, nothing},
-		"its cluster has vanished":      {world{workspace: assignedTo("eu1", begun), heard: true}, nothing},
+		"its cluster has vanished":      {world{workspace: assignedTo("eu1", begin), heard: true}, nothing},
 		"there":                         {world{workspace: assignedTo("eu1"), logicalCluster: clusterOf("Ready"), heard: true}, nothing},
 		"deleted":                       {world{workspace: assignedTo("eu1", deleted), logicalCluster: clusterOf("Ready"), heard: true}, remove},
 		"deleted, and no longer heard":  {world{workspace: assignedTo("eu1", deleted), logicalCluster: clusterOf("Ready")}, remove},

@@ -50,23 +50,23 @@ func (u *unmodified) give(obj runtime.Object) {
 }
 
 func (u *unmodified) Objects(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
-	return held{u.Source.Objects(resource), u}
+	return withholding{u.Source.Objects(resource), u}
 }
 
 func (u *unmodified) Metadata(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
-	return held{u.Source.Metadata(resource), u}
+	return withholding{u.Source.Metadata(resource), u}
 }
 
 func (u *unmodified) CustomObjects() cache.ListerWatcherWithContext {
-	return held{u.Source.CustomObjects(), u}
+	return withholding{u.Source.CustomObjects(), u}
 }
 
-type held struct {
+type withholding struct {
 	cache.ListerWatcherWithContext
 	by *unmodified
 }
 
-func (h held) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (h withholding) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	list, err := h.ListerWatcherWithContext.ListWithContext(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (h held) ListWithContext(ctx context.Context, opts metav1.ListOptions) (run
 	})
 }
 
-func (h held) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (h withholding) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := h.ListerWatcherWithContext.WatchWithContext(ctx, opts)
 	if err != nil {
 		return nil, err

@@ -328,7 +328,7 @@ func TestOwnerReferencesWorkOnRealStorage(t *testing.T) {
 		if err := configMaps.Delete(ctx, "owner", metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the owner gone, policy "+string(policy), func() bool { return gone(ctx, s, "owner") })
+		eventually(t, "the owner gone, policy "+string(policy), func() bool { return isGone(ctx, s, "owner") })
 		if stays {
 			left, err := configMaps.Get(ctx, "child", metav1.GetOptions{})
 			if err != nil || len(left.OwnerReferences) > 0 {
@@ -336,11 +336,11 @@ func TestOwnerReferencesWorkOnRealStorage(t *testing.T) {
 			}
 			continue
 		}
-		eventually(t, "the child gone, policy "+string(policy), func() bool { return gone(ctx, s, "child") })
+		eventually(t, "the child gone, policy "+string(policy), func() bool { return isGone(ctx, s, "child") })
 	}
 }
 
-func gone(ctx context.Context, s *shard, name string) bool {
+func isGone(ctx context.Context, s *shard, name string) bool {
 	_, err := s.deps.Clients.Kube.CoreV1().ConfigMaps("n").Get(ctx, name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
 }

@@ -98,14 +98,14 @@ func (d *departed) remove(cluster logicalcluster.Name, uid types.UID) {
 
 // defined returns the nodes that have waited for the kind of a definition.
 func (c *controller) defined(d *apiextensionsv1.CustomResourceDefinition) []node {
-	return c.known(kindIn{clusters.KeyOf(d).Cluster, schema.GroupKind{Group: d.Spec.Group, Kind: d.Status.AcceptedNames.Kind}})
+	return c.takeAwaiting(kindIn{clusters.KeyOf(d).Cluster, schema.GroupKind{Group: d.Spec.Group, Kind: d.Status.AcceptedNames.Kind}})
 }
 
 // bound returns the nodes that have waited for the kinds that a binding has bound.
 func (c *controller) bound(b *apisv1alpha2.APIBinding) (nodes []node) {
 	for n := range b.Status.BoundResources {
 		if s, ok := c.all.BoundSchema(&b.Status.BoundResources[n]); ok {
-			nodes = append(nodes, c.known(kindIn{clusters.KeyOf(b).Cluster, schema.GroupKind{Group: s.Spec.Group, Kind: s.Spec.Names.Kind}})...)
+			nodes = append(nodes, c.takeAwaiting(kindIn{clusters.KeyOf(b).Cluster, schema.GroupKind{Group: s.Spec.Group, Kind: s.Spec.Names.Kind}})...)
 		}
 	}
 	return nodes
@@ -122,8 +122,8 @@ func (c *controller) boundBy(s *apisv1alpha1.APIResourceSchema) (nodes []node) {
 	return nodes
 }
 
-// known returns the nodes that have waited for a kind, if the caches show it now.
-func (c *controller) known(of kindIn) []node {
+// takeAwaiting returns the nodes that have waited for a kind, if the caches show it now.
+func (c *controller) takeAwaiting(of kindIn) []node {
 	if !c.awaiting.any(of) {
 		return nil
 	}

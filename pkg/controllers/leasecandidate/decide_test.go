@@ -33,17 +33,17 @@ func one(name, emulation, binary string, change ...func(*candidate)) candidate {
 	return c
 }
 
-func heard(before time.Duration) func(*candidate) {
+func hear(before time.Duration) func(*candidate) {
 	return func(c *candidate) { c.heard = ago(before) }
 }
 
 func unheard(c *candidate) { c.heard = time.Time{} }
 
-func asked(before time.Duration) func(*candidate) {
+func ping(before time.Duration) func(*candidate) {
 	return func(c *candidate) { c.asked = ago(before) }
 }
 
-func left(before time.Duration) func(*candidate) {
+func leave(before time.Duration) func(*candidate) {
 	return func(c *candidate) { c.left = ago(before) }
 }
 
@@ -120,18 +120,18 @@ func TestWhatIsDecided(t *testing.T) {
 		"versions are no text":                     {candidates: []candidate{one("a", "1.30.0", "1.31.0"), one("b", "1.9.0", "1.31.0")}, elect: "b"},
 		"who has no version is none":               {candidates: []candidate{one("a", "", "1.31.0"), young}, elect: "young"},
 		"all were found: all are asked":            {candidates: []candidate{one("a", "1.30.0", "1.31.0", unheard), one("b", "1.31.0", "1.31.0", unheard)}, ask: []string{"a", "b"}},
-		"an old answer is none":                    {candidates: []candidate{one("a", "1.30.0", "1.31.0", heard(remembered))}, ask: []string{"a"}},
-		"the best is waited for":                   {candidates: []candidate{one("a", "1.30.0", "1.31.0", unheard, asked(time.Second)), young}, due: patience - time.Second},
+		"an old answer is none":                    {candidates: []candidate{one("a", "1.30.0", "1.31.0", hear(remembered))}, ask: []string{"a"}},
+		"the best is waited for":                   {candidates: []candidate{one("a", "1.30.0", "1.31.0", unheard, ping(time.Second)), young}, due: patience - time.Second},
 		"nobody waits for who is not better":       {candidates: []candidate{old, one("a", "1.31.0", "1.31.0", unheard)}, elect: "old"},
-		"the best does not answer":                 {candidates: []candidate{one("a", "1.30.0", "1.31.0", unheard, asked(patience)), young}, elect: "young"},
-		"nobody answers":                           {candidates: []candidate{one("a", "1.30.0", "1.31.0", unheard, asked(patience))}},
-		"an answer from before the question":       {candidates: []candidate{one("a", "1.30.0", "1.31.0", heard(2*time.Second), asked(time.Second)), young}, due: patience - time.Second},
-		"who left is asked, and hardly waited for": {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", left(time.Second), asked(time.Second/4)), young}, due: patienceWithLeavers - time.Second/4},
-		"who left must answer anew":                {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", left(0)), young}, ask: []string{"a"}},
-		"who left does not answer":                 {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", left(time.Second), asked(time.Second/2)), young}, elect: "young"},
-		"who left had been asked before":           {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", left(time.Second/4), asked(time.Second)), young}, due: patienceWithLeavers - time.Second/4},
-		"who left is alone":                        {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", left(0))}, ask: []string{"a"}},
-		"who let it expire has left":               {lease: heldBy("a"), seen: 16 * time.Second, candidates: []candidate{one("a", "1.30.0", "1.31.0", heard(2*time.Second)), young}, ask: []string{"a"}},
+		"the best does not answer":                 {candidates: []candidate{one("a", "1.30.0", "1.31.0", unheard, ping(patience)), young}, elect: "young"},
+		"nobody answers":                           {candidates: []candidate{one("a", "1.30.0", "1.31.0", unheard, ping(patience))}},
+		"an answer from before the question":       {candidates: []candidate{one("a", "1.30.0", "1.31.0", hear(2*time.Second), ping(time.Second)), young}, due: patience - time.Second},
+		"who left is asked, and hardly waited for": {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", leave(time.Second), ping(time.Second/4)), young}, due: patienceWithLeavers - time.Second/4},
+		"who left must answer anew":                {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", leave(0)), young}, ask: []string{"a"}},
+		"who left does not answer":                 {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", leave(time.Second), ping(time.Second/2)), young}, elect: "young"},
+		"who left had been asked before":           {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", leave(time.Second/4), ping(time.Second)), young}, due: patienceWithLeavers - time.Second/4},
+		"who left is alone":                        {lease: heldBy(""), candidates: []candidate{one("a", "1.30.0", "1.31.0", leave(0))}, ask: []string{"a"}},
+		"who let it expire has left":               {lease: heldBy("a"), seen: 16 * time.Second, candidates: []candidate{one("a", "1.30.0", "1.31.0", hear(2*time.Second)), young}, ask: []string{"a"}},
 		"who let it expire and was heard since":    {lease: heldBy("a"), seen: 17 * time.Second, candidates: []candidate{one("a", "1.30.0", "1.31.0"), young}, elect: "a"},
 		// Somebody does.
 		"the best holds it":                                 {lease: heldBy("old"), seen: time.Second, candidates: []candidate{young, old}, due: 14 * time.Second},
@@ -143,11 +143,11 @@ func TestWhatIsDecided(t *testing.T) {
 		"another holds it":                                  {lease: heldBy("young"), candidates: []candidate{young, old}, prefer: ptr.To("old"), due: 15 * time.Second},
 		"another holds it, and is told":                     {lease: heldBy("young", preferring("old")), candidates: []candidate{young, old}, due: 15 * time.Second},
 		"another holds it: the best is asked first":         {lease: heldBy("young"), candidates: []candidate{young, one("a", "1.30.0", "1.31.0", unheard)}, ask: []string{"a"}, due: 15 * time.Second},
-		"another holds it: the best does not answer":        {lease: heldBy("young"), candidates: []candidate{young, one("a", "1.30.0", "1.31.0", unheard, asked(patience))}, due: 15 * time.Second},
-		"the preferred one may answer yet":                  {lease: heldBy("young", preferring("a")), candidates: []candidate{young, one("a", "1.30.0", "1.31.0", unheard, asked(time.Second))}, due: patience - time.Second},
-		"the preferred one does not answer":                 {lease: heldBy("young", preferring("a")), candidates: []candidate{young, one("a", "1.30.0", "1.31.0", unheard, asked(patience))}, prefer: ptr.To(""), due: 15 * time.Second},
+		"another holds it: the best does not answer":        {lease: heldBy("young"), candidates: []candidate{young, one("a", "1.30.0", "1.31.0", unheard, ping(patience))}, due: 15 * time.Second},
+		"the preferred one may answer yet":                  {lease: heldBy("young", preferring("a")), candidates: []candidate{young, one("a", "1.30.0", "1.31.0", unheard, ping(time.Second))}, due: patience - time.Second},
+		"the preferred one does not answer":                 {lease: heldBy("young", preferring("a")), candidates: []candidate{young, one("a", "1.30.0", "1.31.0", unheard, ping(patience))}, prefer: ptr.To(""), due: 15 * time.Second},
 		"the preferred one was deleted":                     {lease: heldBy("young", preferring("a")), candidates: []candidate{young}, prefer: ptr.To(""), due: 15 * time.Second},
-		"the preferred one was deleted, another may answer": {lease: heldBy("young", preferring("a")), candidates: []candidate{young, one("b", "1.30.0", "1.31.0", unheard, asked(time.Second))}, prefer: ptr.To(""), due: patience - time.Second},
+		"the preferred one was deleted, another may answer": {lease: heldBy("young", preferring("a")), candidates: []candidate{young, one("b", "1.30.0", "1.31.0", unheard, ping(time.Second))}, prefer: ptr.To(""), due: patience - time.Second},
 		"an even better one came":                           {lease: heldBy("young", preferring("old")), candidates: []candidate{young, old, one("a", "1.29.0", "1.31.0")}, prefer: ptr.To("a"), due: 15 * time.Second},
 		"the holder is no candidate":                        {lease: heldBy("somebody"), candidates: []candidate{young, old}, prefer: ptr.To("old"), due: 15 * time.Second},
 		"a plain elector holds it":                          {lease: heldBy("somebody", plain), seen: time.Second, candidates: []candidate{young, old}, due: 14 * time.Second},
@@ -162,10 +162,10 @@ func TestWhatIsDecided(t *testing.T) {
 		"the newest do not agree":                              {candidates: []candidate{one("a", "1.30.0", "1.32.0"), one("b", "1.30.0", "1.32.0", wants(custom))}, conflict: true},
 		"older ones need not agree":                            {candidates: []candidate{one("a", "1.30.0", "1.31.0", wants(custom)), one("b", "1.30.0", "1.31.0"), one("c", "1.30.0", "1.32.0")}, elect: "a"},
 		// Those who are never heard.
-		"whoever is silent for long is asked":     {lease: heldBy("old"), candidates: []candidate{old, one("a", "1.31.0", "1.31.0", heard(longestSilence))}, ask: []string{"a"}, due: 15 * time.Second},
+		"whoever is silent for long is asked":     {lease: heldBy("old"), candidates: []candidate{old, one("a", "1.31.0", "1.31.0", hear(longestSilence))}, ask: []string{"a"}, due: 15 * time.Second},
 		"whoever was found long ago is asked":     {lease: heldBy("old"), candidates: []candidate{old, one("a", "1.31.0", "1.31.0", unheard, func(c *candidate) { c.found = ago(longestSilence) })}, ask: []string{"a"}, due: 15 * time.Second},
-		"nobody is asked twice":                   {lease: heldBy("old"), candidates: []candidate{old, one("a", "1.31.0", "1.31.0", heard(longestSilence+time.Minute), asked(time.Minute))}, due: 15 * time.Second},
-		"whoever is silent for longer is deleted": {lease: heldBy("old"), candidates: []candidate{old, one("a", "1.30.0", "1.30.0", heard(lifetime), asked(longestSilence))}, expired: []string{"a"}, due: 15 * time.Second},
+		"nobody is asked twice":                   {lease: heldBy("old"), candidates: []candidate{old, one("a", "1.31.0", "1.31.0", hear(longestSilence+time.Minute), ping(time.Minute))}, due: 15 * time.Second},
+		"whoever is silent for longer is deleted": {lease: heldBy("old"), candidates: []candidate{old, one("a", "1.30.0", "1.30.0", hear(lifetime), ping(longestSilence))}, expired: []string{"a"}, due: 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := decide(election{lease: c.lease, seen: ago(c.seen), candidates: c.candidates}, now)

@@ -90,7 +90,7 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 	if len(lc.Status.Terminators) > 0 {
 		return "TerminatorExists", fmt.Sprintf("Some terminators remain: %v", lc.Status.Terminators), nil
 	}
-	held, err := c.held(ctx)
+	held, err := c.contents(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -109,7 +109,7 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 		if err := c.deleteNamespaces(ctx); err != nil {
 			return "", "", err
 		}
-		if held, err = c.held(ctx); err != nil {
+		if held, err = c.contents(ctx); err != nil {
 			return "", "", err
 		}
 		if remaining, err = content.Find(ctx, c.clients.Metadata, held, metav1.NamespaceAll); err != nil {
@@ -133,8 +133,8 @@ func (c *controller) withoutDefinition(ctx context.Context) (reason, message str
 	return "SomeCustomObjectsRemain", "There are custom objects without a definition: somebody has removed the finalizer of a definition by hand", nil
 }
 
-// held returns the resources of which the cluster has objects.
-func (c *controller) held(ctx context.Context) (held []controllers.Resource, err error) {
+// contents returns the resources of which the cluster has objects.
+func (c *controller) contents(ctx context.Context) (held []controllers.Resource, err error) {
 	for _, r := range c.everything {
 		holds, err := c.holds(ctx, r.GVR)
 		if err != nil {

@@ -42,7 +42,7 @@ func orphan(edits ...func(*corev1alpha1.LogicalCluster)) *corev1alpha1.LogicalCl
 }
 
 func adoptedByUs(lc *corev1alpha1.LogicalCluster) { lc.Spec.Owner.UID = "ws-uid" }
-func found(lc *corev1alpha1.LogicalCluster)       { conditions.Delete(lc, clusters.ConditionOrphaned) }
+func find(lc *corev1alpha1.LogicalCluster)        { conditions.Delete(lc, clusters.ConditionOrphaned) }
 func going(lc *corev1alpha1.LogicalCluster)       { lc.DeletionTimestamp = &deletedAt }
 
 // foreign are orphans that Workspace a of root must not get, each with why.
@@ -50,7 +50,7 @@ var foreign = map[string]struct {
 	edit func(*corev1alpha1.LogicalCluster)
 	why  string
 }{
-	"no orphan":                    {found, "it is no orphan"},
+	"no orphan":                    {find, "it is no orphan"},
 	"being deleted":                {going, "it is being deleted"},
 	"of another name":              {func(lc *corev1alpha1.LogicalCluster) { lc.Spec.Owner.Name = "b" }, "of another workspace"},
 	"of another cluster":           {func(lc *corev1alpha1.LogicalCluster) { lc.Spec.Owner.Cluster = "x9" }, "of another workspace"},

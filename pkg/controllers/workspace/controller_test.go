@@ -147,7 +147,7 @@ func TestAWorkspaceIsNotReleasedWhileTheServerKnowsItsCluster(t *testing.T) {
 // The cache of Workspaces may be ahead of that of LogicalClusters; then no version guards what is told of the cluster.
 func TestAStaleCacheOfClustersMovesNoStatusBack(t *testing.T) {
 	w := &writes{}
-	ready := told(ours("Ready"), fresh(bound))
+	ready := tell(ours("Ready"), fresh(bound))
 	workspaces, logicalClusters := newStore(w, ready), newStore(w, parent("root"), ours("Ready"))
 	c := leader(t, workspaces, logicalClusters)
 	c.logicalClusters = controllertest.Informer(t, controllertest.NewSource(parent("root"), ours("Initializing")), nil)

@@ -45,8 +45,8 @@ func deleted(ws *tenancyv1alpha1.Workspace) { ws.DeletionTimestamp = &deletedAt 
 
 func inSystem(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "system:admin" }
 
-// told is the Workspace once it says how its cluster is.
-func told(lc *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace) *tenancyv1alpha1.Workspace {
+// tell returns the Workspace once it says how its cluster is.
+func tell(lc *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace) *tenancyv1alpha1.Workspace {
 	return reported(world{workspace: ws, logicalCluster: lc})
 }
 
@@ -115,8 +115,8 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"bound, finalizer removed by somebody":  {world{workspace: fresh(bound, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = nil }), logicalCluster: ours("Ready")}, schedule},
 		"cluster in the cache":                  {world{workspace: fresh(bound), logicalCluster: ours("Ready")}, confirm},
 		"cluster there":                         {world{workspace: fresh(bound), logicalCluster: ours("Ready"), confirmed: true}, report},
-		"all is told":                           {world{workspace: told(ours("Ready"), fresh(bound)), logicalCluster: ours("Ready")}, nothing},
-		"cache of the cluster behind":           {world{workspace: told(ours("Ready"), fresh(bound)), logicalCluster: ours("Initializing")}, confirm},
+		"all is told":                           {world{workspace: tell(ours("Ready"), fresh(bound)), logicalCluster: ours("Ready")}, nothing},
+		"cache of the cluster behind":           {world{workspace: tell(ours("Ready"), fresh(bound)), logicalCluster: ours("Initializing")}, confirm},
 		"cluster vanished from the cache":       {world{workspace: fresh(bound, in("Ready"))}, confirm},
 		"cluster vanished":                      {world{workspace: fresh(bound, in("Ready")), confirmed: true}, report},
 		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{clusters.WorkspaceFinalizer} })}, release},
