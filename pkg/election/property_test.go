@@ -120,11 +120,11 @@ func (s *shard) start(i int) {
 		time.Sleep(s.slow)
 		return nil
 	}, seen(s.peers[i], s.detect, s.fenced), inMode(s.modes[i]), func(cfg *election.Config) {
-		if cfg.Mode == (election.ForLife{}) { // it has no other
+		if !cfg.Mode.Expires() { // it has no other
 			cfg.Detection = election.DetectCrash
 		}
-		cfg.SucceedUnfenced = s.accepts[i] && cfg.Mode != (election.ForLife{})
-		if cfg.Mode != (election.Coordinated{}) && cfg.Detection != election.DetectOff {
+		cfg.SucceedUnfenced = s.accepts[i] && cfg.Mode.Expires()
+		if !cfg.Mode.Electing() && cfg.Detection != election.DetectOff {
 			cfg.Priority = s.ranks[i]
 		}
 	})
@@ -266,7 +266,7 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 				accepted := accepts[step.replica] && accepting > 1
 				switch {
 				case step.what == "take", step.what == "free", step.what == "delete", step.what == "forget":
-					if slices.Contains(s.modes[:], election.Mode(election.ForLife{})) {
+					if slices.ContainsFunc(s.modes[:], func(m election.Mode) bool { return !m.Expires() }) {
 						// who does not hear of it works on for as long as he lives
 						s.excused.Store(forever)
 					}

@@ -25,6 +25,8 @@ func (m ModeName) Expires() bool { return m != ForLife }
 // p is what the holder says of itself, if said is true.
 func modeOf(lease *coordinationv1.Lease, p Presence, said bool) ModeName {
 	switch {
+	case !p.ElectionMode.Expires():
+		return p.ElectionMode
 	case looksEndless(lease):
 		return ForLife
 	case p.ElectionMode != "":
