@@ -25,8 +25,8 @@ func EncodeCreator(name string, extra map[string][]string) string {
 	return string(out)
 }
 
-// CreatorOf reads the annotation's value. It returns the creator as bindings in the new logical cluster name him. A
-// service account is a group there, because only its own cluster knows it as an account.
+// CreatorOf reads the annotation's value. It returns the creator as bindings in the new logical cluster do. A service
+// account is a group there, because only its own cluster knows it as an account.
 func CreatorOf(annotation string) (rbacv1.Subject, error) {
 	var who authenticationv1.UserInfo
 	if err := json.Unmarshal([]byte(annotation), &who); err != nil {

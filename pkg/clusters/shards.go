@@ -54,8 +54,8 @@ const (
 
 // CountedAsHeader is how a front learns for whom the requests with a token count, so that a user with many tokens has
 // no more than one with a certificate. A shard answers a request that has this header with the header: the value is
-// the name under which its limits count whoever has sent the request, escaped. Nobody learns more by it than who he is
-// himself.
+// the name under which its limits count whoever has sent the request, escaped. Nobody learns more by it than their own
+// name.
 const CountedAsHeader = "Regent-Counted-As"
 
 // What a Shard tells of itself, in status.capacity.

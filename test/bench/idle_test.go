@@ -283,11 +283,11 @@ func (c cost) String() string {
 	minutes := c.took.Minutes()
 	return fmt.Sprintf("| %s | %d | %.3f | %d | %d: %.2f | %d | %d | %.2f | %s | %.2f |\n", c.who, c.processes,
 		float64(c.lease)/c.took.Seconds(), others, c.reads, float64(c.reads)/minutes/float64(c.processes), c.most, c.stored,
-		float64(c.ranges)/c.took.Seconds(), counted(c.verbs), c.load)
+		float64(c.ranges)/c.took.Seconds(), tally(c.verbs), c.load)
 }
 
-// counted says what there is, and how often.
-func counted(n map[string]int) string {
+// tally says what there is, and how often.
+func tally(n map[string]int) string {
 	var all []string
 	for _, what := range slices.Sorted(maps.Keys(n)) {
 		all = append(all, fmt.Sprintf("%s %d", what, n[what]))
@@ -306,7 +306,7 @@ func costTable(rows []cost) string {
 		}
 	}
 	if len(others) > 0 {
-		table += fmt.Sprintf("\nThe other writes in etcd, of all rows: %s.\n", counted(others))
+		table += fmt.Sprintf("\nThe other writes in etcd, of all rows: %s.\n", tally(others))
 	}
 	return table
 }

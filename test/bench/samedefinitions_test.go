@@ -29,9 +29,9 @@ func BenchmarkSameDefinitions(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	n, table := *definingClusters, "| in each cluster | live heap, leader / standby | resident | goroutines in all |\n|---|---|---|---|\n"
 	replicas := func() []*harness.Replica { return []*harness.Replica{m.leader, m.standby} }
-	var was [2]taken
+	var was [2]footprint
 	add := func(what string, per int) {
-		var is [2]taken
+		var is [2]footprint
 		for i, r := range replicas() {
 			is[i] = takes(b, r)
 		}

@@ -167,7 +167,7 @@ func (m *machine) throughput(b *testing.B, r *scaled, from, n int) {
 // each does something to workspaces, and returns how many of them were accepted in a second, and how many were seen as
 // wanted.
 func (m *machine) each(b *testing.B, r *scaled, profile string, from, to int, do func(*testing.B, *machine, int, int),
-	so func(watch.EventType, *unstructured.Unstructured) bool) (accepted, done float64) {
+	so func(watch.EventType, *unstructured.Unstructured) bool) (accepted, complete float64) {
 	b.Helper()
 	client := m.leader.Dynamic("root").Resource(harness.Workspaces)
 	list, err := client.List(b.Context(), metav1.ListOptions{Limit: 1})
@@ -203,13 +203,13 @@ func (m *machine) each(b *testing.B, r *scaled, profile string, from, to int, do
 			break
 		}
 	}
-	done = float64(to-from) / time.Since(began).Seconds()
+	complete = float64(to-from) / time.Since(began).Seconds()
 	beside.Wait()
 	if b.Failed() {
 		b.FailNow()
 	}
 	r.settled(b, m.leader)
-	return accepted, done
+	return accepted, complete
 }
 
 func ready(_ watch.EventType, ws *unstructured.Unstructured) bool { return isReady(ws) }

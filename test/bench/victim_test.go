@@ -111,7 +111,7 @@ var (
 
 // parsePhases reads the line that every takeover writes, at the end of the last phase, and makes out when the first
 // began.
-func parsePhases(line string) (p phases, began time.Time, err error) {
+func parsePhases(line string) (p phases, start time.Time, err error) {
 	p = phases{}
 	for _, found := range phasePattern.FindAllStringSubmatch(line, -1) {
 		if p[found[1]], err = time.ParseDuration(found[2]); err != nil {

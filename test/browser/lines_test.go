@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// drawn is a line of the map: what kind it is, how it is drawn, and at which elements it begins and ends.
-type drawn struct{ Kind, From, To string }
+// line is one of the map: what kind it is, how it is drawn, and at which elements it begins and ends.
+type line struct{ Kind, From, To string }
 
 // drawnLines returns what the lines of the map join, by where they are drawn.
 const drawnLines = `(() => {
@@ -33,13 +33,13 @@ func TestWhoFollowsWhomIsDrawn(t *testing.T) {
 	for _, width := range []int64{1200, 760, 390} {
 		for _, scheme := range []string{"light", "dark"} {
 			p.show(width, scheme)
-			var missing []drawn
-			want := []drawn{
+			var missing []line
+			want := []line{
 				{"asks partly", "a", ""}, {"asks partly", "b", ""}, {"asks broken", "", "eu1"}, {"asks partly", "", "root"}, {"asks partly", "", "us1"},
 				{"follows", "host-2", "host-0"}, {"follows broken", "host-1", "host-0"},
 			}
 			until(t, fmt.Sprintf("all lines are drawn at a width of %d", width), func() bool {
-				got := value[[]drawn](p, drawnLines)
+				got := value[[]line](p, drawnLines)
 				missing = nil
 				for _, w := range want {
 					found := false

@@ -16,9 +16,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// made is a server of the page that makes its answers up: of an installation that is larger, older or worse than one
+// fiction is a server of the page that makes its answers up: of an installation that is larger, older or worse than one
 // that a test can have.
-type made struct {
+type fiction struct {
 	*httptest.Server
 	workspaces int         // below root
 	forgets    atomic.Bool // the next page of workspaces is of a snapshot that is forgotten
@@ -28,9 +28,9 @@ type made struct {
 
 const now = "2026-01-02T12:00:00Z"
 
-func makeUp(t *testing.T, workspaces int) *made {
+func makeUp(t *testing.T, workspaces int) *fiction {
 	t.Helper()
-	m := &made{workspaces: workspaces}
+	m := &fiction{workspaces: workspaces}
 	mux := http.NewServeMux()
 	mux.Handle("/ui/", http.StripPrefix("/ui/", http.FileServer(http.Dir(filepath.Join("..", "..", "pkg", "server", "ui", "assets")))))
 	answer := func(path string, made func(*http.Request) (int, any)) {
@@ -67,7 +67,7 @@ func makeUp(t *testing.T, workspaces int) *made {
 }
 
 // page answers with a page of workspaces, as the API does.
-func (m *made) page(req *http.Request) (int, any) {
+func (m *fiction) page(req *http.Request) (int, any) {
 	from, _ := strconv.Atoi(strings.TrimPrefix(req.FormValue("continue"), "later-"))
 	if from > 0 && m.forgets.CompareAndSwap(true, false) {
 		// some come again

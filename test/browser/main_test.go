@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 		code = max(code, 1)
 	}
 	if code != 0 {
-		fmt.Fprintf(os.Stderr, "---- regent dev said:\n%s\n---- regent ui said:\n%s\n", served.dev.said(), served.ui.said())
+		fmt.Fprintf(os.Stderr, "---- regent dev said:\n%s\n---- regent ui said:\n%s\n", served.dev.output(), served.ui.output())
 	}
 	return code
 }

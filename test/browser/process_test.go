@@ -33,7 +33,7 @@ func (p *process) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
-func (p *process) said() string {
+func (p *process) output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.String()
@@ -57,17 +57,17 @@ func begin(env []string, args ...string) (*process, error) {
 // until waits until the process has said something, and returns the match.
 func (p *process) until(says *regexp.Regexp) ([]string, error) {
 	for end := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
-		if found := says.FindStringSubmatch(p.said()); found != nil {
+		if found := says.FindStringSubmatch(p.output()); found != nil {
 			return found, nil
 		}
 		select {
 		case err := <-p.ended:
 			p.ended <- err
-			return nil, fmt.Errorf("%v has ended: %w\n%s", p.cmd.Args, err, p.said())
+			return nil, fmt.Errorf("%v has ended: %w\n%s", p.cmd.Args, err, p.output())
 		default:
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("%v does not say %q:\n%s", p.cmd.Args, says, p.said())
+			return nil, fmt.Errorf("%v does not say %q:\n%s", p.cmd.Args, says, p.output())
 		}
 	}
 }

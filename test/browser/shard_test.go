@@ -158,8 +158,8 @@ func (s *shard) createWorkspaces(t *testing.T, path string, names ...string) {
 	creating.Wait()
 }
 
-// known is a part of a status.Installation.
-type known struct {
+// part is a part of a status.Installation.
+type part struct {
 	Shards []struct {
 		Leader   string
 		Replicas []struct {
@@ -181,7 +181,7 @@ func (s *shard) leader(t *testing.T) (leader, standby string) {
 			return false
 		}
 		defer func() { _ = resp.Body.Close() }()
-		var of known
+		var of part
 		if json.NewDecoder(resp.Body).Decode(&of) != nil || len(of.Shards) != 1 || len(of.Shards[0].Replicas) != 2 {
 			return false
 		}
@@ -208,7 +208,7 @@ func (s *shard) pageOf(t *testing.T, replica string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	var of known
+	var of part
 	if err := json.NewDecoder(resp.Body).Decode(&of); err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +234,9 @@ func (s *shard) pageOf(t *testing.T, replica string) string {
 // pid returns the process of the leader, as dev has told it.
 func (s *shard) pid(t *testing.T) int {
 	t.Helper()
-	all := regexp.MustCompile(`replica-(\d+) leads shard root, epoch \d+\. To kill it: kill -9 (\d+)`).FindAllStringSubmatch(s.dev.said(), -1)
+	all := regexp.MustCompile(`replica-(\d+) leads shard root, epoch \d+\. To kill it: kill -9 (\d+)`).FindAllStringSubmatch(s.dev.output(), -1)
 	if len(all) == 0 {
-		t.Fatalf("dev does not say who leads:\n%s", s.dev.said())
+		t.Fatalf("dev does not say who leads:\n%s", s.dev.output())
 	}
 	pid, err := strconv.Atoi(all[len(all)-1][2])
 	if err != nil {

@@ -164,12 +164,12 @@ func (e *exported) note(declared ast.Decl) {
 	switch d := declared.(type) {
 	case *ast.FuncDecl:
 		if d.Recv != nil {
-			e.member(named(d.Recv.List[0].Type), d.Name.Name)
+			e.member(typeName(d.Recv.List[0].Type), d.Name.Name)
 			return
 		}
 		e.names[d.Name.Name] = true
 		if d.Type.Results != nil {
-			e.results[d.Name.Name] = named(d.Type.Results.List[0].Type)
+			e.results[d.Name.Name] = typeName(d.Type.Results.List[0].Type)
 		}
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
@@ -210,8 +210,8 @@ func (e *exported) member(of, name string) {
 	e.members[of][name] = true
 }
 
-// named is the name of a type of the package itself, or of a pointer to one.
-func named(x ast.Expr) string {
+// typeName is the name of a type of the package itself, or of a pointer to one.
+func typeName(x ast.Expr) string {
 	if star, ok := x.(*ast.StarExpr); ok {
 		x = star.X
 	}

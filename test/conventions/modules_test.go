@@ -63,7 +63,7 @@ func readModule(t *testing.T, directory string) (m goMod) {
 }
 
 // heavy are modules that what is required with a library may not bring, by the library's path below this repository's.
-// The first that matches counts. Who adds a library says here what it keeps out.
+// The first that matches counts. For a library that is added, say here what it keeps out.
 var heavy = []struct {
 	library string
 	modules *regexp.Regexp

@@ -20,7 +20,7 @@ import (
 var archiveName = "regent_v0.0.0-test_linux_" + runtime.GOARCH
 
 func TestTheSameSourceGivesTheSameArchives(t *testing.T) {
-	here, there := made(t)
+	here, there := directories(t)
 	sums := lines(t, filepath.Join(here, "SHA256SUMS"))
 	for _, ending := range []string{".tar.gz", ".cdx.json"} {
 		name := archiveName + ending

@@ -121,7 +121,7 @@ func unpackImage(t *testing.T, image v1.Image) string {
 }
 
 func TestTheSameSourceGivesTheSameImage(t *testing.T) {
-	here, there := made(t)
+	here, there := directories(t)
 	same(t, filepath.Join(here, "regent-image.tar"), filepath.Join(there, "regent-image.tar"))
 }
 
@@ -169,6 +169,6 @@ func TestTheImageHasEtcdsTools(t *testing.T) {
 // builtImage returns the file of the image.
 func builtImage(t *testing.T) string {
 	t.Helper()
-	here, _ := made(t)
+	here, _ := directories(t)
 	return filepath.Join(here, "regent-image.tar")
 }

@@ -52,8 +52,8 @@ var packed = sync.OnceValues(func() (string, error) {
 	return at, nil
 })
 
-// made returns the directories of what was made here, and elsewhere.
-func made(t *testing.T) (here, there string) {
+// directories returns the directories of what was made here, and elsewhere.
+func directories(t *testing.T) (here, there string) {
 	t.Helper()
 	at, err := packed()
 	if err != nil {
@@ -65,7 +65,7 @@ func made(t *testing.T) (here, there string) {
 // static returns the program that is in the image and in the archive.
 func static(t *testing.T) string {
 	t.Helper()
-	here, _ := made(t)
+	here, _ := directories(t)
 	return filepath.Join(here, "linux-"+runtime.GOARCH, "regent")
 }
 

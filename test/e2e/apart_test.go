@@ -37,7 +37,7 @@ func TestShardsThatAreCutFromEachOtherServeAndWait(t *testing.T) {
 		a.goThrough(c)
 	}
 	tree := converged(t, until)
-	if made, gone := tree.Made(); made == 0 || gone == 0 {
+	if made, gone := tree.Count(); made == 0 || gone == 0 {
 		t.Errorf("%d clusters were made, and %d have gone: this scenario shows nothing", made, gone)
 	}
 }

@@ -41,7 +41,7 @@ type attacked struct {
 	roots *x509.CertPool
 }
 
-// tenant is an ordinary user who has a workspace, which he has created. His token is his name.
+// tenant is an ordinary user who has created a workspace. The token is the name.
 type tenant struct {
 	name, cluster, path string
 	shard               *harness.ShardMember
@@ -162,7 +162,7 @@ func (a *attacked) fill(t *tenant, own kubernetes.Interface) {
 	list, err := core.ConfigMaps("default").List(ctx, metav1.ListOptions{Limit: 1})
 	a.must(err)
 	t.version, t.more = list.ResourceVersion, list.Continue
-	// Whoever attacks too early would be refused for another reason than that he has no right.
+	// Whoever attacks too early would be refused for another reason than a right that is missing.
 	for _, r := range t.shard.Replicas {
 		harness.Eventually(a.T, r.Name()+" knows the account, and that the other one is gone", func() bool {
 			get := func(token string) int {
@@ -302,8 +302,8 @@ func (a *attacked) recorded(to *tenant) func() []string {
 	}
 }
 
-// kept checks that a tenant finds what he had, and that the shards serve.
-func (a *attacked) kept(t *tenant) {
+// mustKeep checks that a tenant finds what was there, and that the shards serve.
+func (a *attacked) mustKeep(t *tenant) {
 	a.Helper()
 	own, err := kubernetes.NewForConfig(a.as(t.name, t.path))
 	a.must(err)
@@ -312,7 +312,7 @@ func (a *attacked) kept(t *tenant) {
 	cm, err := own.CoreV1().ConfigMaps("default").Get(ctx, "another", metav1.GetOptions{})
 	a.must(err)
 	if string(cm.UID) != t.uid || cm.Data["a"] != t.hostage() {
-		a.Errorf("%s finds his object changed: %v", t.name, cm)
+		a.Errorf("%s finds the object changed: %v", t.name, cm)
 	}
 	dynamically, err := dynamic.NewForConfig(a.as(t.name, t.path))
 	a.must(err)
@@ -321,7 +321,7 @@ func (a *attacked) kept(t *tenant) {
 		a.must(err)
 		spec, _, _ := unstructured.NestedStringMap(w.Object, "spec")
 		if spec["a"] != t.hostage() || spec["given"] != t.hostage() || w.GetGeneration() != 1 {
-			a.Errorf("%s finds his custom object changed: %v", t.name, w)
+			a.Errorf("%s finds the custom object changed: %v", t.name, w)
 		}
 	}
 }
@@ -363,7 +363,7 @@ func TestTenantsDoNotGetAtEachOtherWhateverTheySendI14(t *testing.T) {
 		if happened := since(); len(happened) > 0 {
 			t.Errorf("what %s did changed what is %s's: %q", side.attacker.name, side.victim.name, happened)
 		}
-		a.kept(side.victim)
+		a.mustKeep(side.victim)
 	}
 	t.Logf("%d attempts, by their answers: %v", sent, refused)
 }

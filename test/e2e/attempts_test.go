@@ -100,7 +100,7 @@ var (
 	noRequest  = []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound}
 	nobody     = []int{http.StatusUnauthorized}
 	notAllowed = []int{http.StatusForbidden, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnprocessableEntity}
-	// What a user does in his own cluster may succeed, and elsewhere has no effect. The door that does not have the
+	// What users do in their own clusters may succeed, and elsewhere has no effect. The door that does not have the
 	// cluster refuses it.
 	harmless = []int{
 		http.StatusOK, http.StatusCreated, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone,
@@ -221,7 +221,7 @@ func headers() (out []hostile) {
 	)
 }
 
-// impersonations are refused where the attacker is nobody. In his own cluster he may be whomever he likes, and is
+// impersonations are refused where the attacker is nobody. In a cluster of its own it may be whomever it likes, and is
 // somebody there only.
 func impersonations() (out []hostile) {
 	const as = "Impersonate-User: "

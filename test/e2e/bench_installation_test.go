@@ -173,19 +173,19 @@ func forwarding(b *testing.B, i *harness.Installation, f *harness.Front) string 
 	return table.String()
 }
 
-// asked is what came of requests.
-type asked struct {
+// answers are what came of requests.
+type answers struct {
 	took   []time.Duration
 	faults int
 }
 
 // askAt makes requests at a rate, whether or not those before were answered. The time of each counts from when it was
 // due.
-func askAt(b *testing.B, rate int, newClient func() *http.Client, url string) asked {
+func askAt(b *testing.B, rate int, newClient func() *http.Client, url string) answers {
 	b.Helper()
 	due := make(chan time.Time, rate)
 	var mu sync.Mutex
-	var all asked
+	var all answers
 	var asking sync.WaitGroup
 	for range askers {
 		client := newClient()

@@ -44,7 +44,7 @@ func (p *person) until(cluster string, want int) time.Duration {
 	return p.await(30*time.Second, want, func() int { return p.get("", cluster+"/api/v1/namespaces/default/configmaps") })
 }
 
-// A user of an authority of --client-ca-file works until his bindings are deleted, or his authority is taken out of the
+// A user of an authority of --client-ca-file works until its bindings are deleted, or the authority is taken out of the
 // file.
 func TestACertificateWorksUntilItIsRevokedI14(t *testing.T) {
 	t.Parallel() // most of it is waiting

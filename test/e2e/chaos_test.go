@@ -222,8 +222,8 @@ func (c *chaos) heal(t *testing.T) {
 	}
 	harness.Eventually(t, "who leads is asked to step down", func() bool {
 		v, _ := harness.Leader(t, c.victims[0].replica, c.victims[1].replica, c.victims[2].replica)
-		// Who was cut off while its lease was stolen finds out only now, and may have said that it leads until
-		// then.
+		// A leader that was cut off while its lease was stolen finds out only now, and may have said that it
+		// leads until then.
 		return v.TryStepDown("the chaos is over") == nil
 	})
 	c.recorder.NextTerm(t, leaseOf, before)

@@ -47,7 +47,7 @@ func (s *stock) leadsNoMore(t *testing.T, n int) {
 }
 
 // named waits until the Lease names a holder, and returns its epoch and how long that took.
-func named(t *testing.T, r *harness.Replica, lease string, holder *stock) (epoch int32, took time.Duration) {
+func waitNamed(t *testing.T, r *harness.Replica, lease string, holder *stock) (epoch int32, took time.Duration) {
 	t.Helper()
 	began := time.Now()
 	harness.Eventually(t, holder.name+" is elected", func() bool {
@@ -80,16 +80,16 @@ func TestStockCandidatesLeadInTheOrderOfTheirVersions(t *testing.T) {
 	newest.leadsNoMore(t, 1)
 	oldest := startStock(t, binary, shard, lease, "oldest", "1.31.0", "1.33.0")
 	oldest.leads(t, 1)
-	first, _ := named(t, shard, lease, oldest)
+	first, _ := waitNamed(t, shard, lease, oldest)
 
 	oldest.Signal(syscall.SIGTERM)
 	oldest.Wait()
-	second, took := named(t, shard, lease, older)
+	second, took := waitNamed(t, shard, lease, older)
 	t.Logf("released: the next was elected after %v", took.Round(time.Millisecond))
 	older.leads(t, 2)
 
 	older.Kill()
-	third, took := named(t, shard, lease, newest)
+	third, took := waitNamed(t, shard, lease, newest)
 	t.Logf("killed: the next was elected after %v, with leases of %v", took.Round(time.Millisecond), stockTimings.Lease)
 	newest.leads(t, 2)
 	if first >= second || second >= third {

@@ -36,7 +36,7 @@ func (d *devShard) Write(p []byte) (int, error) {
 	return d.output.Write(p)
 }
 
-func (d *devShard) said() string {
+func (d *devShard) text() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.output.String()
@@ -52,7 +52,7 @@ func startDev(t *testing.T, ports int, flags ...string) *devShard {
 		_ = d.cmd.Process.Kill()
 		<-d.ended
 		if t.Failed() {
-			t.Logf("---- regent dev said:\n%s", d.said())
+			t.Logf("---- regent dev said:\n%s", d.text())
 			d.showLogs()
 		}
 	})
@@ -89,7 +89,7 @@ func (d *devShard) start() {
 		defer close(d.ended)
 		_ = d.cmd.Wait()
 	}()
-	harness.Eventually(d.t, "dev says what to try", func() bool { return strings.Contains(d.said(), "\n  kill -9 ") })
+	harness.Eventually(d.t, "dev says what to try", func() bool { return strings.Contains(d.text(), "\n  kill -9 ") })
 }
 
 // stop presses Ctrl-C, and waits until dev and all its processes have ended.
@@ -144,7 +144,7 @@ func (d *devShard) createWorkspace(name string) {
 // pids of the replicas, as dev told them.
 func (d *devShard) pids() map[string]int {
 	pids := map[string]int{}
-	for _, match := range regexp.MustCompile(`(?m)^  (\S*(?:replica|front)-\d+) +pid (\d+)`).FindAllStringSubmatch(d.said(), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^  (\S*(?:replica|front)-\d+) +pid (\d+)`).FindAllStringSubmatch(d.text(), -1) {
 		pids[match[1]], _ = strconv.Atoi(match[2])
 	}
 	return pids
@@ -152,7 +152,7 @@ func (d *devShard) pids() map[string]int {
 
 // leader returns the replica that dev named last as the one that leads.
 func (d *devShard) leader() (name string, pid int) {
-	all := regexp.MustCompile(`dev \| (replica-\d+) leads shard root, epoch \d+\. To kill it: kill -9 (\d+)`).FindAllStringSubmatch(d.said(), -1)
+	all := regexp.MustCompile(`dev \| (replica-\d+) leads shard root, epoch \d+\. To kill it: kill -9 (\d+)`).FindAllStringSubmatch(d.text(), -1)
 	if len(all) == 0 {
 		return "", 0
 	}
@@ -178,7 +178,7 @@ func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
 		return regexp.MustCompile(`dev \| Nobody led shard root for \S+: the leader before `).MatchString(d.said())
 	})
 	harness.Eventually(t, "dev tells of the death", func() bool {
-		return strings.Contains(d.said(), fmt.Sprintf("%s (pid %d) has ended: signal: killed. Press Enter", first, pid))
+		return strings.Contains(d.text(), fmt.Sprintf("%s (pid %d) has ended: signal: killed. Press Enter", first, pid))
 	})
 	if _, err := io.WriteString(d.enter, "\n"); err != nil {
 		t.Fatal(err)
@@ -187,8 +187,8 @@ func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
 		_, err := d.run("kubectl", "", "--context="+first, "get", "workspace", "after")
 		return err == nil
 	})
-	harness.Eventually(t, "dev says that it is ready", func() bool { return strings.Contains(d.said(), "dev | "+first+" is ready again, after ") })
-	if strings.Contains(d.said(), "Serving securely") {
+	harness.Eventually(t, "dev says that it is ready", func() bool { return strings.Contains(d.text(), "dev | "+first+" is ready again, after ") })
+	if strings.Contains(d.text(), "Serving securely") {
 		t.Error("dev shows what no user needs")
 	}
 	for _, name := range []string{"replica-0", "replica-1"} {
@@ -240,7 +240,7 @@ func TestDevRunsAnInstallation(t *testing.T) {
 		}
 	}
 	// Before it has died, a front may accept a connection, which breaks then.
-	harness.Eventually(t, "dev tells of both deaths", func() bool { return strings.Count(d.said(), "has ended: signal: killed") == 2 })
+	harness.Eventually(t, "dev tells of both deaths", func() bool { return strings.Count(d.text(), "has ended: signal: killed") == 2 })
 	d.kubectl("", "--server="+on["shard-1"], "create", "configmap", "without-root")
 	if _, err := io.WriteString(d.enter, "\n"); err != nil {
 		t.Fatal(err)

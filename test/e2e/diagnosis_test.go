@@ -47,7 +47,7 @@ type symptom struct {
 
 // regent runs the command line with the administrator's kubeconfig against who is asked, and returns what it says on
 // one line, and its exit code.
-func (p *patient) regent(args ...string) (said string, code int) {
+func (p *patient) regent(args ...string) (output string, code int) {
 	p.Helper()
 	cmd := exec.CommandContext(p.Context(), harness.Binary("regent"),
 		append(args, "--kubeconfig="+filepath.Join(p.asked.Root, "admin.kubeconfig"), "--server="+p.asked.URL)...)
@@ -61,7 +61,7 @@ func (p *patient) regent(args ...string) (said string, code int) {
 }
 
 // told returns the kinds of problems that the replica tells which is asked. It costs less than a command.
-func (p *patient) told() (of status.Installation, kinds []string) {
+func (p *patient) status() (of status.Installation, kinds []string) {
 	if code, body := p.asked.Get(status.InstallationPath); code != 200 || json.Unmarshal([]byte(body), &of) != nil {
 		return of, nil
 	}
@@ -76,7 +76,7 @@ var lingers = []string{"flapping", "controller-restarting", "controller-failed",
 
 // isWell reports whether both replicas are there again, and nothing is wrong but what lingers.
 func (p *patient) isWell() bool {
-	of, kinds := p.told()
+	of, kinds := p.status()
 	if len(of.Shards) != 1 || of.Shards[0].Leader == "" {
 		return false
 	}
@@ -102,7 +102,7 @@ func (p *patient) shows(s symptom) {
 	began := time.Now()
 	undo := s.do(p)
 	harness.Eventually(p.T, s.fault+": a replica names it", func() bool {
-		_, kinds := p.told()
+		_, kinds := p.status()
 		return s.onlyDoctor || !slices.ContainsFunc(s.kinds, func(kind string) bool { return !slices.Contains(kinds, kind) })
 	})
 	named := time.Since(began)
@@ -188,7 +188,7 @@ func TestTheCommandsNameEachFaultAndItsRemedy(t *testing.T) {
 	}
 	p.asked = p.both[0]
 	harness.Eventually(t, "nothing is wrong", func() bool {
-		_, kinds := p.told()
+		_, kinds := p.status()
 		said, code := p.regent("status")
 		return len(kinds) == 0 && code == 0 && strings.Contains(said, "No problems.")
 	})
@@ -213,7 +213,7 @@ func TestTheCommandsNameEachFaultAndItsRemedy(t *testing.T) {
 
 // listed says what the list of replicas has of one.
 func (p *patient) listed(r *harness.Replica) string {
-	of, _ := p.told()
+	of, _ := p.status()
 	for _, shard := range of.Shards {
 		for _, one := range shard.Replicas {
 			if one.Name == replicaOf(r) {

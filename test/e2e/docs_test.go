@@ -52,7 +52,7 @@ var afterwards = map[string]func(*testing.T, *devShard){
 		t.Helper()
 		d.kubectl("", "--context=ann-team-a", "delete", "clusterrolebinding", "bob-enters")
 		// A replica goes by its cache, which the deletion has to reach.
-		harness.Eventually(t, "bob is told that he is out", func() bool {
+		harness.Eventually(t, "bob is told to be out", func() bool {
 			out, err := d.run("kubectl", "", "--context=bob-team-a", "get", "configmaps")
 			return err != nil && strings.Contains(out, "system:kcp:workspace:access")
 		})
@@ -108,7 +108,7 @@ func (r *reader) read(b block) {
 	case strings.HasPrefix(b.text, "apiVersion:") && b.language == "yaml":
 		r.write(b)
 	case b.language == "text" && because == "":
-		harness.Eventually(r.t, fmt.Sprintf("regent dev says what %s shows", b), func() bool { return unlike(strings.Split(b.text, "\n"), r.dev.said()) == "" })
+		harness.Eventually(r.t, fmt.Sprintf("regent dev says what %s shows", b), func() bool { return unlike(strings.Split(b.text, "\n"), r.dev.text()) == "" })
 	case !b.isTyped() || because != "":
 	case strings.Contains(b.text, "| jq ") && !installed("jq"):
 		r.t.Logf("%s: not typed, since jq is not installed: .ci/run installs it", b)
@@ -288,11 +288,11 @@ func (r *reader) leadersContext() (name string) {
 // pressEnter has dev start again what was killed.
 func (r *reader) pressEnter() {
 	r.t.Helper()
-	harness.Eventually(r.t, "dev tells of the death", func() bool { return strings.Contains(r.dev.said(), "has ended: signal: killed") })
+	harness.Eventually(r.t, "dev tells of the death", func() bool { return strings.Contains(r.dev.text(), "has ended: signal: killed") })
 	if _, err := io.WriteString(r.dev.enter, "\n"); err != nil {
 		r.t.Fatal(err)
 	}
-	harness.Eventually(r.t, "dev says that it is ready", func() bool { return strings.Contains(r.dev.said(), " is ready again, after ") })
+	harness.Eventually(r.t, "dev says that it is ready", func() bool { return strings.Contains(r.dev.text(), " is ready again, after ") })
 }
 
 // inBackground runs a block that ends when it is interrupted, and returns when its server serves.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tour is what a reader types, in this order, beside a `regent dev` of his own.
+// tour is what a reader types, in this order, beside a `regent dev` of its own.
 type tour struct {
 	name  string
 	flags []string // of regent dev

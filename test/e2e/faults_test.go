@@ -41,7 +41,7 @@ func TestAnInstallationUnderRandomFaults(t *testing.T) {
 			acted[what] += n
 		}
 	}
-	made, gone := tree.Made()
+	made, gone := tree.Count()
 	t.Logf("%v: %d clusters were made, %d have gone; users: %v", done, made, gone, acted)
 	if acted["wrote"] == 0 || made == 0 {
 		t.Error("this scenario shows nothing")
@@ -55,7 +55,7 @@ type installationChaos struct {
 	random *rand.Rand
 	fronts []*harness.Front
 	parts  []*part
-	until  grown
+	until  growth
 }
 
 // part is what a fault happens to.

@@ -175,14 +175,14 @@ type floodArgs struct {
 	burn, harm        bool
 }
 
-// told is what a flood prints.
-type told struct {
+// floodCounts are what a flood prints.
+type floodCounts struct {
 	Statuses map[string]int
 	Bytes    int64
 	CPU      time.Duration
 }
 
-func (f told) in(while time.Duration) string {
+func (f floodCounts) in(while time.Duration) string {
 	return fmt.Sprintf("%v answers, %d MiB, its own CPU time %.2f cores", f.Statuses, f.Bytes>>20, f.CPU.Seconds()/while.Seconds())
 }
 
@@ -190,7 +190,7 @@ func (f told) in(while time.Duration) string {
 type phase struct {
 	took   []time.Duration // sorted
 	failed []error
-	flood  told
+	flood  floodCounts
 }
 
 func (p phase) at(share float64) time.Duration {
@@ -252,10 +252,10 @@ func (f *floods) ask(ctx context.Context, n int) error {
 }
 
 // start starts a flood. end ends it.
-func (f *floods) start(t testing.TB, args floodArgs) (end func() told) {
+func (f *floods) start(t testing.TB, args floodArgs) (end func() floodCounts) {
 	t.Helper()
 	if args == (floodArgs{}) {
-		return func() told { return told{} }
+		return func() floodCounts { return floodCounts{} }
 	}
 	flood := exec.CommandContext(t.Context(), f.binary, "--url="+f.shard.URL+"/clusters/"+f.greedy, "--token=t-flood",
 		fmt.Sprintf("--requests=%d", args.requests), fmt.Sprintf("--watches=%d", args.watches), fmt.Sprintf("--pause=%v", args.pause),
@@ -269,7 +269,7 @@ func (f *floods) start(t testing.TB, args floodArgs) (end func() told) {
 	if err := flood.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return func() (out told) {
+	return func() (out floodCounts) {
 		t.Helper()
 		_ = stdin.Close()
 		if err := flood.Wait(); err != nil {

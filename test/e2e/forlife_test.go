@@ -63,7 +63,7 @@ func TestALeaderForLifeLeadsOnAfterAPauseAndIsSucceededWhenItIsKilled(t *testing
 	judge(t, recorder.Finish(t), 2)
 }
 
-// A node that is gone cannot be told from one that is cut off: an operator has to say which. Whatever he says, one
+// A node that is gone cannot be told from one that is cut off: an operator has to say which. Whatever is said, one
 // writes.
 func TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt(t *testing.T) {
 	t.Parallel()

@@ -81,11 +81,11 @@ func awaitReady[E entrance](t *testing.T, through []E, parent, name string) (clu
 	return cluster, shard
 }
 
-// grown returns the tree of workspaces with all that has happened to it so far.
-type grown func() *history.Tree
+// growth returns the tree of workspaces with all that has happened to it so far.
+type growth func() *history.Tree
 
 // record records what happens to the tree of workspaces, on all shards.
-func record(t *testing.T, i *harness.Installation) grown {
+func record(t *testing.T, i *harness.Installation) growth {
 	t.Helper()
 	recorders := map[string]*history.Recorder{}
 	for _, m := range i.All() {
@@ -97,12 +97,12 @@ func record(t *testing.T, i *harness.Installation) grown {
 		for shard, r := range recorders {
 			events[shard] = r.Finish(t)
 		}
-		return history.Grown(events)
+		return history.Grow(events)
 	}
 }
 
 // converged waits until nothing in the tree has to go on, and returns the tree.
-func converged(t *testing.T, until grown) *history.Tree {
+func converged(t *testing.T, until growth) *history.Tree {
 	t.Helper()
 	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(100 * time.Millisecond) {
 		tree := until()

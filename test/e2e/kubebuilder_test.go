@@ -74,7 +74,7 @@ func TestAControllerOfKubebuilderWorksWhileItsServerComesAndGoes(t *testing.T) {
 			name := "after-" + strings.ToLower(strings.ReplaceAll(fault.name, " ", ""))
 			s.create(name, "blue", 2)
 			// After some refused connections in a row client-go's reflector waits for up to a minute.
-			harness.EventuallyIn(t, 3*harness.Patience, "what is wanted after "+fault.name+" is made", func() bool { return s.made(name) == "" })
+			harness.EventuallyIn(t, 3*harness.Patience, "what is wanted after "+fault.name+" is made", func() bool { return s.missing(name) == "" })
 		}
 	}
 	for _, stop := range stops {
@@ -113,7 +113,7 @@ func wakesUpLate(t *testing.T, r *harness.Replica, fenced bool) {
 	flags := []string{"--leader-elect", fmt.Sprintf("--fenced=%t", fenced), "--lease-duration=25s", "--renew-deadline=20s", "--retry-period=1s"}
 	first := s.start("first", r, flags...)
 	s.create("early", "blue", 1)
-	harness.Eventually(t, "the first one works", func() bool { return s.made("early") == "" })
+	harness.Eventually(t, "the first one works", func() bool { return s.missing("early") == "" })
 	second := s.start("second", r, flags...)
 	harness.Eventually(t, "the second one stands by", func() bool { return len(second.Lines("ttempting to acquire leader lease")) > 0 })
 
@@ -126,7 +126,7 @@ func wakesUpLate(t *testing.T, r *harness.Replica, fenced bool) {
 	}
 	harness.Eventually(t, "the second one leads", func() bool { return s.holder() != was })
 	s.create("late", "red", 1)
-	harness.Eventually(t, "the second one works", func() bool { return s.made("late") == "" })
+	harness.Eventually(t, "the second one works", func() bool { return s.missing("late") == "" })
 
 	first.Signal(syscall.SIGCONT)
 	if !fenced {
@@ -144,7 +144,7 @@ func wakesUpLate(t *testing.T, r *harness.Replica, fenced bool) {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	s.create("after", "blue", 1)
-	harness.Eventually(t, "the second one works on", func() bool { return s.made("after") == "" })
+	harness.Eventually(t, "the second one works on", func() bool { return s.missing("after") == "" })
 	if others := errorsOf(second); len(others) > 0 {
 		t.Errorf("errors of the second one, the first: %s", others[0])
 	}

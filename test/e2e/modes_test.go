@@ -288,7 +288,7 @@ func (p *couple) suffer(fault string, want outcome, do func(p *couple, leader, s
 			return false
 		})
 	case none:
-		// Who asks for a step down is answered before the term ends.
+		// A request to step down is answered before the term ends.
 		harness.Eventually(p.T, fault+": the term ends", func() bool { return !leader.Leads() })
 		harness.Throughout(p.T, p.shard.Timings.Lease+2*time.Second, fault+": "+string(none), func() bool { return !standby.Leads() && !leader.Leads() })
 	case kept:

@@ -24,7 +24,7 @@ import (
 // writers had under way. Deletions make room, an administrator allows more, and the cluster can be deleted while it is
 // full.
 //
-// Replicas judge by what they have seen: a writer goes on once both have seen what he wrote.
+// Replicas judge by what they have seen: a writer goes on once both have seen what it wrote.
 func TestAClusterStoresNoMoreThanItMay(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const quota, writers = 40, 8

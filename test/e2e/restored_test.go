@@ -80,7 +80,7 @@ func (i *restored) restore(m *harness.ShardMember, backup string) {
 	if harness.DefaultMode == harness.ForLife {
 		i.forgetLeader(m)
 	}
-	i.heard()
+	i.waitHeard()
 }
 
 // forgetLeader does what a replica's log says: the backup has a leader for life, and who succeeded it has removed the
@@ -110,11 +110,11 @@ func (i *restored) forgetLeader(m *harness.ShardMember) {
 func (i *restored) again(m *harness.ShardMember) {
 	i.Helper()
 	m.Again(i.T)
-	i.heard()
+	i.waitHeard()
 }
 
-// heard waits until all shards hear each other.
-func (i *restored) heard() {
+// waitHeard waits until all shards hear each other.
+func (i *restored) waitHeard() {
 	i.Helper()
 	for _, m := range i.All() {
 		m.WaitHeard(i.T, len(i.Others))

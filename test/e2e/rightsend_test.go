@@ -28,7 +28,7 @@ func viewer(t *testing.T, in kubernetes.Interface, who string) (bindings []strin
 }
 
 // A right that was taken away ends at each replica within moments, and a watch that is open goes on: docs/ACCESS.md
-// says what to do. Who had a workspace has nothing in another one that is made under its path later.
+// says what to do. The owner of a workspace has nothing in another one that is made under its path later.
 func TestWhatWasTakenAwayEndsAtEachReplica(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL)

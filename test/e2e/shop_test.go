@@ -115,8 +115,8 @@ func tradeUntil(ctx context.Context, widgets dynamic.ResourceInterface) error {
 	return nil
 }
 
-// made returns what is missing of what a Widget wants; empty: nothing.
-func (s *shop) made(name string) string {
+// missing returns what is missing of what a Widget wants; empty: nothing.
+func (s *shop) missing(name string) string {
 	w, err := s.Dynamic(s.path).Resource(shopWidgets).Namespace(shelf).Get(s.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return err.Error()
@@ -170,7 +170,7 @@ func (s *shop) unsettled() string {
 	}
 	parts := 0
 	for n := range list.Items {
-		if missing := s.made(list.Items[n].GetName()); missing != "" {
+		if missing := s.missing(list.Items[n].GetName()); missing != "" {
 			return missing
 		}
 		wanted, _, _ := unstructured.NestedInt64(list.Items[n].Object, "spec", "replicas")
@@ -233,7 +233,7 @@ func (s *shop) kubectlWorks() {
 	mustContain(t, s.run("explain", "widget.status", "--recursive"), "observedGeneration", "lastTransitionTime")
 	// What it owns is made again.
 	s.run("delete", "cm", "-n", shelf, "sample-3")
-	harness.Eventually(t, "the part is made again", func() bool { return s.made("sample") == "" })
+	harness.Eventually(t, "the part is made again", func() bool { return s.missing("sample") == "" })
 	s.run("delete", "-n", shelf, "widget/sample")
 	s.mustSettle()
 }

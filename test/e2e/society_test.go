@@ -22,7 +22,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// I18: one tenant does all at once that has ever stopped a shard, with the rights of an administrator of his own
+// I18: one tenant does all at once that has ever stopped a shard, with the rights of an administrator of a
 // workspace. What another one asks for and has controllers do meanwhile succeeds, the leader goes on in its term, and a
 // replica that starts beside it becomes ready. How long it takes is printed, and not judged: BenchmarkSociety does
 // that.
@@ -37,13 +37,13 @@ func TestOneTenantWhoDoesAllHarmAtOnceFailsNothingOfAnotherI18(t *testing.T) {
 		}
 	}
 	if told := harmed.flood.Statuses; told["200"] == 0 || told["201"] == 0 || told["404"] == 0 {
-		t.Errorf("the harmful one was told %v: he has done none", told)
+		t.Errorf("the harmful one was told %v: it has done none", told)
 	}
 	s.stillLeads(t)
 	s.startsAgain(t)
 }
 
-// BenchmarkSociety prints how much longer the quiet tenant waits, for each thing that he does.
+// BenchmarkSociety prints how much longer the quiet tenant waits, for each thing that it does.
 func BenchmarkSociety(b *testing.B) {
 	s := startSociety(b)
 	const each = 30 * time.Second
@@ -79,11 +79,11 @@ func startSociety(t testing.TB) society {
 	return society{f}
 }
 
-// life is how the quiet tenant fared, by what he did.
+// life is how the quiet tenant fared, by what it did.
 type life struct {
 	took   map[string][]time.Duration // sorted
 	failed []error
-	flood  told
+	flood  floodCounts
 }
 
 func (l life) String() (out string) {
@@ -162,7 +162,7 @@ func (s society) until(ctx context.Context, path string, so func(body string, er
 	}
 }
 
-func gone(_ string, err error) bool { return apierrors.IsNotFound(err) }
+func isGone(_ string, err error) bool { return apierrors.IsNotFound(err) }
 
 // collect has the garbage collector delete what has lost its owner.
 func (s society) collect(ctx context.Context, name string) error {
@@ -179,7 +179,7 @@ func (s society) collect(ctx context.Context, name string) error {
 	if err := s.remove(ctx, all+"/"+name); err != nil {
 		return err
 	}
-	return s.until(ctx, all+"/"+name+"-owned", gone)
+	return s.until(ctx, all+"/"+name+"-owned", isGone)
 }
 
 func (s society) namespace(ctx context.Context, name string) error {
@@ -189,7 +189,7 @@ func (s society) namespace(ctx context.Context, name string) error {
 	if err := s.remove(ctx, "/api/v1/namespaces/"+name); err != nil {
 		return err
 	}
-	return s.until(ctx, "/api/v1/namespaces/"+name, gone)
+	return s.until(ctx, "/api/v1/namespaces/"+name, isGone)
 }
 
 func (s society) define(ctx context.Context, name string) error {
@@ -218,7 +218,7 @@ func (s society) workspace(ctx context.Context, name string) error {
 	if err := s.remove(ctx, all+"/"+name); err != nil {
 		return err
 	}
-	return s.until(ctx, all+"/"+name, gone)
+	return s.until(ctx, all+"/"+name, isGone)
 }
 
 // token has an account ask who it is.

@@ -17,7 +17,7 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// user has a tree of workspaces that nobody else touches, and remembers what he was told about it.
+// user has a tree of workspaces that nobody else touches, and remembers what it was told about it.
 type user struct {
 	*testing.T
 	name   string
@@ -99,8 +99,8 @@ func (u *user) any() *owned {
 	return there[u.random.IntN(len(there))]
 }
 
-// told counts what the user was told. What cannot be so fails the test.
-func (u *user) told(did string, err error) (ok bool) {
+// noteAnswer counts what the user was told. What cannot be so fails the test.
+func (u *user) noteAnswer(did string, err error) (ok bool) {
 	switch {
 	case err == nil:
 		u.done[did]++
@@ -121,7 +121,7 @@ func (u *user) create(ctx context.Context, f *harness.Front, below *owned) {
 	u.n++
 	name := fmt.Sprintf("%s-%d", u.name, u.n)
 	_, err := f.Dynamic(parent).Resource(harness.Workspaces).Create(ctx, harness.NewWorkspace(name), metav1.CreateOptions{})
-	if u.told("created", err) {
+	if u.noteAnswer("created", err) {
 		u.mine = append(u.mine, &owned{path: parent + ":" + name, written: map[string]bool{}})
 	}
 }
@@ -129,7 +129,7 @@ func (u *user) create(ctx context.Context, f *harness.Front, below *owned) {
 func (u *user) look(ctx context.Context, f *harness.Front, o *owned) {
 	parent, name := o.split()
 	ws, err := f.Dynamic(parent).Resource(harness.Workspaces).Get(ctx, name, metav1.GetOptions{})
-	if u.told("looked", err) {
+	if u.noteAnswer("looked", err) {
 		phase, _, _ := unstructured.NestedString(ws.Object, "status", "phase")
 		o.ready = phase == "Ready"
 	}
@@ -138,7 +138,7 @@ func (u *user) look(ctx context.Context, f *harness.Front, o *owned) {
 func (u *user) remove(ctx context.Context, f *harness.Front, o *owned) {
 	parent, name := o.split()
 	err := f.Dynamic(parent).Resource(harness.Workspaces).Delete(ctx, name, metav1.DeleteOptions{})
-	ok := u.told("deleted", err)
+	ok := u.noteAnswer("deleted", err)
 	for _, other := range u.mine {
 		if other == o || strings.HasPrefix(other.path, o.path+":") {
 			other.deleted, other.unknown = other.deleted || ok, other.unknown || !ok
@@ -150,7 +150,7 @@ func (u *user) write(ctx context.Context, f *harness.Front, o *owned) {
 	u.n++
 	name := fmt.Sprintf("written-%d", u.n)
 	_, err := f.Kube(o.path).CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if u.told("wrote", err) {
+	if u.noteAnswer("wrote", err) {
 		o.written[name] = true
 	}
 }
@@ -158,7 +158,7 @@ func (u *user) write(ctx context.Context, f *harness.Front, o *owned) {
 func (u *user) read(ctx context.Context, f *harness.Front, o *owned) {
 	for name := range o.written {
 		_, err := f.Kube(o.path).CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{})
-		u.told("read", err)
+		u.noteAnswer("read", err)
 		return
 	}
 }
@@ -171,7 +171,7 @@ func (u *user) check(fronts []*harness.Front) {
 			parent, name := o.split()
 			if o.deleted {
 				_, err := f.Dynamic(parent).Resource(harness.Workspaces).Get(u.Context(), name, metav1.GetOptions{})
-				if !apierrors.IsNotFound(err) && !(u.left(parent) && apierrors.IsForbidden(err)) {
+				if !apierrors.IsNotFound(err) && !(u.hasLeft(parent) && apierrors.IsForbidden(err)) {
 					u.Errorf("%s was deleted, and through %s: %v", o.path, f.Name(), err)
 				}
 				continue
@@ -183,9 +183,9 @@ func (u *user) check(fronts []*harness.Front) {
 	}
 }
 
-// left reports whether a cluster is one of the user's that was deleted, or may have been. Of such he is told what
+// hasLeft reports whether a cluster is one of the user's that was deleted, or may have been. Of such it is told what
 // strangers are told.
-func (u *user) left(path string) bool {
+func (u *user) hasLeft(path string) bool {
 	for _, o := range u.mine {
 		if o.path == path && (o.deleted || o.unknown) {
 			return true

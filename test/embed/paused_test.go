@@ -47,15 +47,15 @@ func TestALeaderThatWakesUpInTheMiddleOfItsWritesChangesNothing(t *testing.T) {
 	}
 }
 
-// woken is what became of a leader that was paused.
-type woken struct {
+// awakening is what became of a leader that was paused.
+type awakening struct {
 	errs  []error     // what its writers ended with
 	stale []string    // what they have changed in the term of the next leader
 	next  fence.Token // that leader's
 }
 
 // pause has 16 writers write, stops them in the middle, has another leader take the Lease, and wakes them.
-func (w *world) pause(t *testing.T, token fence.Token, name string) (out woken) {
+func (w *world) pause(t *testing.T, token fence.Token, name string) (out awakening) {
 	t.Helper()
 	const writers = 16
 	ctx, cancel := context.WithCancel(t.Context())

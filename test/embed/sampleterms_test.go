@@ -244,14 +244,14 @@ func (l *text) line(words ...string) bool {
 	return false
 }
 
-// held is what a process holds.
-type held struct{ goroutines, sockets, series int }
+// holdings are what a process holds.
+type holdings struct{ goroutines, sockets, series int }
 
-func (h held) String() string {
+func (h holdings) String() string {
 	return fmt.Sprintf("%d goroutines, %d sockets, %d series", h.goroutines, h.sockets, h.series)
 }
 
-func holds(t *testing.T) (h held) {
+func holds(t *testing.T) (h holdings) {
 	t.Helper()
 	h.goroutines = runtime.NumGoroutine()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -299,7 +299,7 @@ func TestTermsOfTheSampleLeaveNothing(t *testing.T) {
 	})
 	p.create("a")
 	flunders := p.client.WardleV1alpha1().Flunders("default")
-	var early held
+	var early holdings
 	for term := 1; term <= *manyTerms; term++ {
 		round := strconv.Itoa(term)
 		eventually(t, "there is work", func() bool {

@@ -103,7 +103,7 @@ func etcdOptions(way storagebackend.TransportConfig) *options.EtcdOptions {
 	return etcd
 }
 
-// genericConfig is what a server on k8s.io/apiserver begins with. Who a request is from its header "As" says.
+// genericConfig is what a server on k8s.io/apiserver begins with. The header "As" says whose a request is.
 func genericConfig(t *testing.T, etcd *options.EtcdOptions) *genericapiserver.RecommendedConfig {
 	t.Helper()
 	config := genericapiserver.NewRecommendedConfig(apiserver.Codecs)
@@ -213,8 +213,8 @@ func (w *world) remove() {
 	}
 }
 
-// written is what etcd holds of everything but Leases: any write changes it.
-func (w *world) written() (last int64, keys int) {
+// revision is what etcd holds of everything but Leases: any write changes it.
+func (w *world) revision() (last int64, keys int) {
 	w.t.Helper()
 	got, err := w.etcd.Get(context.Background(), prefix+"/wardle.example.com/", clientv3.WithPrefix())
 	if err != nil {

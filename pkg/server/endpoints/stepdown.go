@@ -84,57 +84,57 @@ func (s *stepDown) ask(req *http.Request) (StepDownResponse, error) {
 		return StepDownResponse{}, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(
 			"this is a replica of shard %s, and shards cannot act on each other: ask a replica of shard %s, or use regent ui or regent step-down --shard=%s", s.shard, shard, shard))
 	}
-	asked, err := readStepDown(req)
+	wish, err := readStepDown(req)
 	if err != nil {
 		return StepDownResponse{}, err
 	}
-	response, err := s.askHere(req, asked)
+	response, err := s.askHere(req, wish)
 	if !errors.Is(err, election.ErrNotLeading) {
 		return response, err
 	}
 	if shard == "" {
 		return StepDownResponse{}, notLeading("replica %s does not lead: see who does on lease %s in logical cluster %s, or ask with ?%s=%s", s.replica, s.lease, clusters.SystemAdmin, shardParameter, s.shard)
 	}
-	return s.passOn(req, asked)
+	return s.passOn(req, wish)
 }
 
 // readStepDown returns what a request asks for.
-func readStepDown(req *http.Request) (asked stepDownRequest, err error) {
+func readStepDown(req *http.Request) (wish stepDownRequest, err error) {
 	if epoch := req.URL.Query().Get(epochParameter); epoch != "" {
-		if asked.epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
-			return asked, apierrors.NewBadRequest(fmt.Sprintf("%s %q is no number", epochParameter, epoch))
+		if wish.epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
+			return wish, apierrors.NewBadRequest(fmt.Sprintf("%s %q is no number", epochParameter, epoch))
 		}
 	}
 	body, err := io.ReadAll(io.LimitReader(req.Body, maxStepDownRequest+1))
 	if err != nil {
-		return asked, apierrors.NewBadRequest(fmt.Sprintf("cannot read the body: %v", err))
+		return wish, apierrors.NewBadRequest(fmt.Sprintf("cannot read the body: %v", err))
 	}
 	if len(body) > maxStepDownRequest {
-		return asked, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the limit is %d bytes", maxStepDownRequest))
+		return wish, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the limit is %d bytes", maxStepDownRequest))
 	}
 	if body = bytes.TrimSpace(body); len(body) > 0 {
 		decoder := json.NewDecoder(bytes.NewReader(body))
 		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&asked); err != nil {
-			return asked, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "...", "to": "<replica>"}: %v`, err))
+		if err := decoder.Decode(&wish); err != nil {
+			return wish, apierrors.NewBadRequest(fmt.Sprintf(`the body must be empty or {"reason": "...", "to": "<replica>"}: %v`, err))
 		}
 	}
-	return asked, nil
+	return wish, nil
 }
 
 // askHere asks the term of this replica to end. It returns ErrNotLeading if there is none.
-func (s *stepDown) askHere(req *http.Request, asked stepDownRequest) (StepDownResponse, error) {
+func (s *stepDown) askHere(req *http.Request, wish stepDownRequest) (StepDownResponse, error) {
 	reason := "asked"
 	if user, ok := apirequest.UserFrom(req.Context()); ok {
 		reason += " by " + user.GetName()
 	}
-	if asked.Reason != "" {
-		reason += ": " + strings.Join(strings.FieldsFunc(asked.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
+	if wish.Reason != "" {
+		reason += ": " + strings.Join(strings.FieldsFunc(wish.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
-	if now := s.elector.Status(); asked.epoch != 0 && asked.epoch != now.Epoch && now.Leader == s.replica {
-		return StepDownResponse{}, notLeading("the term of epoch %d is over: replica %s leads in epoch %d", asked.epoch, s.replica, now.Epoch)
+	if now := s.elector.Status(); wish.epoch != 0 && wish.epoch != now.Epoch && now.Leader == s.replica {
+		return StepDownResponse{}, notLeading("the term of epoch %d is over: replica %s leads in epoch %d", wish.epoch, s.replica, now.Epoch)
 	}
-	term, err := s.elector.StepDown(reason, asked.To)
+	term, err := s.elector.StepDown(reason, wish.To)
 	switch {
 	case errors.Is(err, election.ErrNotLeading):
 		return StepDownResponse{}, err

@@ -156,11 +156,11 @@ func TestOnlyThisProcessMadeItsRequests(t *testing.T) {
 	for bearer, want := range map[string]bool{tokens.Leader: true, tokens.Replica: true, others.Leader: false, "": false} {
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
 		req.Header.Set("Authorization", "Bearer "+bearer)
-		if got := tokens.made(req); got != want {
+		if got := tokens.isOwn(req); got != want {
 			t.Errorf("made(%q) = %t, want %t", bearer, got, want)
 		}
 	}
-	if tokens.made(httptest.NewRequest(http.MethodGet, "/", nil)) {
+	if tokens.isOwn(httptest.NewRequest(http.MethodGet, "/", nil)) {
 		t.Error("a request without a token passes for our own")
 	}
 }

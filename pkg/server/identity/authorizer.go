@@ -22,8 +22,8 @@ func noWebhook(who user.Info) bool {
 
 // newAuthorizer decides who may do what, in this order: members of system:masters everything, everyone the public
 // paths, other members of the installation what they need to read, and users what rbac allows, with the operator's
-// webhooks around it. Who is in system:masters is nobody's decision but the operator's: only its members may
-// impersonate it.
+// webhooks around it. Membership of system:masters is nobody's decision but the operator's: only its members
+// may impersonate it.
 func newAuthorizer(members *members, rbac authorizer.Authorizer) (authorizer.Authorizer, error) {
 	public, err := path.NewAuthorizer(PublicPaths)
 	if err != nil {

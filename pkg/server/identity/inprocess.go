@@ -41,8 +41,8 @@ func (p InProcess) authenticator() authenticator.Request {
 	return authenticatorfactory.NewFromTokens(users, nil)
 }
 
-// made reports whether this process made the request.
-func (p InProcess) made(req *http.Request) bool {
+// isOwn reports whether this process made the request.
+func (p InProcess) isOwn(req *http.Request) bool {
 	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return false
@@ -58,7 +58,7 @@ type ownKey struct{}
 // IsOwn, because authentication removes the token.
 func (p InProcess) Split(own, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if p.made(req) {
+		if p.isOwn(req) {
 			own.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), ownKey{}, true)))
 			return
 		}

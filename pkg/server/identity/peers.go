@@ -22,8 +22,8 @@ func (p *peers) reader() *shards.Reader {
 	return nil
 }
 
-// Heard implements serviceaccounts.Peers.
-func (p *peers) Heard() map[string]bool {
+// Hears implements serviceaccounts.Peers.
+func (p *peers) Hears() map[string]bool {
 	if reader := p.reader(); reader != nil {
 		return reader.Heard()
 	}

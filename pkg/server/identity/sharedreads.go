@@ -11,11 +11,10 @@ import (
 )
 
 // sharedReads lets requests that need the policy of the same logical cluster share reads of it. Of each cluster one
-// read is under way, however many ask: whoever may write roles could otherwise have all of them read by each of his
-// requests.
+// read is under way, however many ask: whoever may write roles could otherwise have all of them read by each request.
 //
-// Nobody is given a read that began before he asked. Such a read may not have what was granted or, worse, revoked in
-// between. So who comes while a read is under way waits for the next one, with all others who do:
+// No request is given a read that began before it asked. Such a read may not have what was granted or, worse, revoked
+// in between. So a request that comes while a read is under way waits for the next one, with all others that do:
 //
 //	nobody reads --asks--> running --asks--> running, and one next --running ends--> running
 type sharedReads struct {
@@ -72,7 +71,8 @@ func (s *sharedReads) enter(cluster logicalcluster.Name) (r *sharedRead, runs bo
 	return r, true, after
 }
 
-// leave ends a read, and makes the next one the one that runs. Who asks from now on gets the one behind that.
+// leave ends a read, and makes the next one the one that runs. A request that asks from now on gets the one behind
+// that.
 func (s *sharedReads) leave(cluster logicalcluster.Name, r *sharedRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

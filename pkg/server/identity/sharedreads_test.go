@@ -12,9 +12,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/access"
 )
 
-// A read that began before a right was revoked must not be given to whoever asks after that: he would have the right
-// again. Nor one that began before a right was granted: he would be refused what he was told that he has.
-func TestNobodyIsGivenAPolicyThatWasReadBeforeHeAsked(t *testing.T) {
+// A read that began before a right was revoked must not be given to a request that asks after that: it would have the
+// right again. Nor one that began before a right was granted: it would be refused what is its right.
+func TestNoRequestIsGivenAPolicyThatWasReadBeforeItAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stored atomic.Pointer[access.Snapshot]
 		var reads atomic.Int32
@@ -35,7 +35,7 @@ func TestNobodyIsGivenAPolicyThatWasReadBeforeHeAsked(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		for range 3 { // the first reads, the second waits for the next, and the third with him
+		for range 3 { // the first reads, the second waits for the next, and the third with it
 			stored.Store(&access.Snapshot{})
 			ask()
 			time.Sleep(300 * time.Millisecond)

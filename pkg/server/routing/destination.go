@@ -32,7 +32,7 @@ var errMayNotRead = errors.New("the cluster is in no cache, and its user has no 
 // resolve returns the cluster that the request is for, and looks it up if that has not been done. Before it reads from
 // storage it calls mayRead, if not nil.
 func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead func() error) (logicalcluster.Name, error) {
-	if name, err := d.found(); err != nil || name != "" {
+	if name, err := d.result(); err != nil || name != "" {
 		return name, err
 	}
 	if mayRead == nil {
@@ -49,8 +49,8 @@ func (d *destination) resolve(ctx context.Context, resolver Resolver, mayRead fu
 	return name, err
 }
 
-// found returns what is known so far.
-func (d *destination) found() (logicalcluster.Name, error) {
+// result returns what is known so far.
+func (d *destination) result() (logicalcluster.Name, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.name, d.fault

@@ -10,7 +10,7 @@ import (
 
 // client-go does not read the body of an answer to discovery: see k8s.io/client-go/discovery, which calls Raw.
 func TestARefusalOfDiscoverySaysWhyInAWarning(t *testing.T) {
-	f := newFilter(known{"root": "root"})
+	f := newFilter(resolverOf{"root": "root"})
 	for url, want := range map[string]string{
 		"/clusters/root:gone/api":                          `logical cluster "root:gone" not found`,
 		"/clusters/root:gone/api/v1":                       `logical cluster "root:gone" not found`,
@@ -39,7 +39,7 @@ func TestARefusalOfDiscoverySaysWhyInAWarning(t *testing.T) {
 }
 
 func TestWhatClientsTryAgainIsExplainedToo(t *testing.T) {
-	got := serve(newFilter(known{}), httptest.NewRequest(http.MethodGet, "/clusters/root/api", nil))
+	got := serve(newFilter(resolverOf{}), httptest.NewRequest(http.MethodGet, "/clusters/root/api", nil))
 	if got.header.Get("Retry-After") == "" || got.header.Get("Warning") == "" {
 		t.Errorf("header %v", got.header)
 	}

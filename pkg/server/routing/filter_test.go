@@ -21,10 +21,10 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// known resolves what it maps, and every name of a system cluster.
-type known map[string]logicalcluster.Name
+// resolverOf resolves what it maps, and every name of a system cluster.
+type resolverOf map[string]logicalcluster.Name
 
-func (k known) Resolve(_ context.Context, path logicalcluster.Path, _ func() error) (logicalcluster.Name, error) {
+func (k resolverOf) Resolve(_ context.Context, path logicalcluster.Path, _ func() error) (logicalcluster.Name, error) {
 	if clusters.IsSystem(logicalcluster.Name(path.String())) {
 		return logicalcluster.Name(path.String()), nil
 	}
@@ -49,16 +49,16 @@ func newFilter(resolver Resolver) *Filter {
 	}
 }
 
-// seen is what the handler behind the filter gets; status is what the client gets.
-type seen struct {
+// outcome is what the handler behind the filter gets; status is what the client gets.
+type outcome struct {
 	cluster logicalcluster.Name
 	path    string
 	status  int
 	header  http.Header
 }
 
-func serve(f *Filter, req *http.Request) seen {
-	var s seen
+func serve(f *Filter, req *http.Request) outcome {
+	var s outcome
 	recorder := httptest.NewRecorder()
 	f.Parse(f.Admit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		s.cluster, _ = clusters.From(req.Context())
@@ -69,51 +69,51 @@ func serve(f *Filter, req *http.Request) seen {
 }
 
 func TestARequestReachesTheClusterItNamesAndNoOther(t *testing.T) {
-	f := newFilter(known{"root": "root", "root:a": "x1", "x1": "x1"})
+	f := newFilter(resolverOf{"root": "root", "root:a": "x1", "x1": "x1"})
 	for _, c := range []struct {
 		method, url string
 		inProcess   bool
-		want        seen
+		want        outcome
 	}{
-		{url: "/clusters/root/api/v1/namespaces", want: seen{cluster: "root", path: "/api/v1/namespaces", status: 200}},
-		{url: "/clusters/root:a/api", want: seen{cluster: "x1", path: "/api", status: 200}},
-		{url: "/clusters/root%3Aa/api", want: seen{cluster: "x1", path: "/api", status: 200}},
-		{url: "/clusters/x1", want: seen{cluster: "x1", path: "/", status: 200}},
-		{url: "/clusters/system:admin/apis", want: seen{cluster: "system:admin", path: "/apis", status: 200}},
-		{url: "/clusters/unknown/api", want: seen{status: 404}},
-		{url: "/clusters/unknown/api", inProcess: true, want: seen{cluster: "unknown", path: "/api", status: 200}},
-		{url: "/clusters/root:a/api", inProcess: true, want: seen{cluster: "x1", path: "/api", status: 200}},
+		{url: "/clusters/root/api/v1/namespaces", want: outcome{cluster: "root", path: "/api/v1/namespaces", status: 200}},
+		{url: "/clusters/root:a/api", want: outcome{cluster: "x1", path: "/api", status: 200}},
+		{url: "/clusters/root%3Aa/api", want: outcome{cluster: "x1", path: "/api", status: 200}},
+		{url: "/clusters/x1", want: outcome{cluster: "x1", path: "/", status: 200}},
+		{url: "/clusters/system:admin/apis", want: outcome{cluster: "system:admin", path: "/apis", status: 200}},
+		{url: "/clusters/unknown/api", want: outcome{status: 404}},
+		{url: "/clusters/unknown/api", inProcess: true, want: outcome{cluster: "unknown", path: "/api", status: 200}},
+		{url: "/clusters/root:a/api", inProcess: true, want: outcome{cluster: "x1", path: "/api", status: 200}},
 
-		{url: "/clusters/*/api/v1/configmaps", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
-		{url: "/clusters/%2A/api/v1/configmaps?watch=true", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
-		{url: "/clusters/*/apis", want: seen{cluster: "*", path: "/apis", status: 200}},
-		{method: "POST", url: "/clusters/*/api/v1/namespaces", want: seen{status: 405}},
-		{method: "DELETE", url: "/clusters/*/api/v1/namespaces", inProcess: true, want: seen{status: 405}},
-		{url: "/clusters/*/api/v1/namespaces/default/configmaps", want: seen{status: 400}},
-		{url: "/clusters/*/api/v1/namespaces/default", want: seen{status: 400}},
-		{url: "/clusters/*/api/v1/namespaces/default/configmaps/a", want: seen{status: 400}},
-		{url: "/clusters/*/api/v1/namespaces/default/status", want: seen{status: 400}},
-		{url: "/clusters/*/api/v1/configmaps?fieldSelector=metadata.name=a", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
-		{url: "/clusters/*/api/v1/configmaps?watch=true&fieldSelector=metadata.name=a", want: seen{cluster: "*", path: "/api/v1/configmaps", status: 200}},
-		{url: "/clusters/*/api/v1/configmaps/a?fieldSelector=metadata.name=a", want: seen{status: 400}},
+		{url: "/clusters/*/api/v1/configmaps", want: outcome{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/%2A/api/v1/configmaps?watch=true", want: outcome{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/*/apis", want: outcome{cluster: "*", path: "/apis", status: 200}},
+		{method: "POST", url: "/clusters/*/api/v1/namespaces", want: outcome{status: 405}},
+		{method: "DELETE", url: "/clusters/*/api/v1/namespaces", inProcess: true, want: outcome{status: 405}},
+		{url: "/clusters/*/api/v1/namespaces/default/configmaps", want: outcome{status: 400}},
+		{url: "/clusters/*/api/v1/namespaces/default", want: outcome{status: 400}},
+		{url: "/clusters/*/api/v1/namespaces/default/configmaps/a", want: outcome{status: 400}},
+		{url: "/clusters/*/api/v1/namespaces/default/status", want: outcome{status: 400}},
+		{url: "/clusters/*/api/v1/configmaps?fieldSelector=metadata.name=a", want: outcome{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/*/api/v1/configmaps?watch=true&fieldSelector=metadata.name=a", want: outcome{cluster: "*", path: "/api/v1/configmaps", status: 200}},
+		{url: "/clusters/*/api/v1/configmaps/a?fieldSelector=metadata.name=a", want: outcome{status: 400}},
 
-		{url: "/api/v1/namespaces", want: seen{status: 404}},
-		{url: "/openapi/v2", want: seen{status: 404}},
-		{url: "/", want: seen{status: 404}},
-		{url: "/readyz", want: seen{path: "/readyz", status: 200}},
-		{url: "/readyz/etcd", want: seen{path: "/readyz/etcd", status: 200}},
-		{url: "/clusters/unknown/livez", want: seen{path: "/livez", status: 200}},
-		{url: "/livez/../api/v1/secrets", want: seen{status: 404}},
+		{url: "/api/v1/namespaces", want: outcome{status: 404}},
+		{url: "/openapi/v2", want: outcome{status: 404}},
+		{url: "/", want: outcome{status: 404}},
+		{url: "/readyz", want: outcome{path: "/readyz", status: 200}},
+		{url: "/readyz/etcd", want: outcome{path: "/readyz/etcd", status: 200}},
+		{url: "/clusters/unknown/livez", want: outcome{path: "/livez", status: 200}},
+		{url: "/livez/../api/v1/secrets", want: outcome{status: 404}},
 
-		{url: "/clusters//api", want: seen{status: 400}},
-		{url: "/clusters/Root/api", want: seen{status: 400}},
-		{url: "/clusters/root:/api", want: seen{status: 400}},
-		{url: "/clusters/root:*/api", want: seen{status: 400}},
-		{url: "/clusters/system:a%2Fb/api", want: seen{status: 400}},
-		{url: "/clusters/root/..%2Fx1/api", want: seen{status: 400}},
-		{url: "/clusters/root/../x1/api", want: seen{status: 400}},
-		{url: "/clusters/root//api", want: seen{status: 400}},
-		{url: "/clusters/root/api/v1/namespaces/a%2Fb", want: seen{status: 400}},
+		{url: "/clusters//api", want: outcome{status: 400}},
+		{url: "/clusters/Root/api", want: outcome{status: 400}},
+		{url: "/clusters/root:/api", want: outcome{status: 400}},
+		{url: "/clusters/root:*/api", want: outcome{status: 400}},
+		{url: "/clusters/system:a%2Fb/api", want: outcome{status: 400}},
+		{url: "/clusters/root/..%2Fx1/api", want: outcome{status: 400}},
+		{url: "/clusters/root/../x1/api", want: outcome{status: 400}},
+		{url: "/clusters/root//api", want: outcome{status: 400}},
+		{url: "/clusters/root/api/v1/namespaces/a%2Fb", want: outcome{status: 400}},
 	} {
 		t.Run(c.method+c.url, func(t *testing.T) {
 			if c.method == "" {
@@ -133,7 +133,7 @@ func TestARequestReachesTheClusterItNamesAndNoOther(t *testing.T) {
 }
 
 func TestRootIsUnavailableWithRetryAfterUntilBootstrapped(t *testing.T) {
-	got := serve(newFilter(known{}), httptest.NewRequest(http.MethodGet, "/clusters/root/api", nil))
+	got := serve(newFilter(resolverOf{}), httptest.NewRequest(http.MethodGet, "/clusters/root/api", nil))
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("got %d with Retry-After %q", got.status, got.header.Get("Retry-After"))
 	}

@@ -33,7 +33,7 @@ func mayLookUp(who user.Info) bool {
 	return who != nil && slices.Contains(who.GetGroups(), user.AllAuthenticated)
 }
 
-// of returns what allows reads for a user, by the name under which limits count him.
+// of returns what allows reads for a user, by the name under which limits count it.
 func (l *lookups) of(name string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -68,9 +68,9 @@ func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRe
 	return "", err
 }
 
-// descend returns the cluster to which the names of workspaces lead from a cluster on, or an error and how many of them
-// were found.
-func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, workspaces []string, path logicalcluster.Path, mayRead func() error) (_ logicalcluster.Name, found int, err error) {
+// descend returns the cluster to which the names of workspaces lead from a cluster on, or an error and how deep it got:
+// how many of them there are.
+func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, workspaces []string, path logicalcluster.Path, mayRead func() error) (_ logicalcluster.Name, deep int, err error) {
 	for n, workspace := range workspaces {
 		if from, err = d.child(ctx, from, workspace, path, mayRead); err != nil {
 			return "", n, err

@@ -113,7 +113,7 @@ func issue(t testing.TB, i *Issuer, change func(*Grant)) string {
 	return token.Text
 }
 
-func bound(g *Grant) {
+func bindTo(g *Grant) {
 	g.Secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "bond", UID: "s1"}}
 }
 
@@ -173,7 +173,7 @@ func TestATokenLivesAsLongAsItsObjects(t *testing.T) {
 			issuer := newIssuer(t, newECDSA(t, elliptic.P256()))
 			token := issue(t, issuer, func(g *Grant) {
 				if c.bound {
-					bound(g)
+					bindTo(g)
 				}
 			})
 			expect(t, NewAuthenticator(issuer, w), t.Context(), token, c.want)

@@ -104,7 +104,7 @@ func (o *Others) learn(ctx context.Context) {
 	var mu sync.Mutex
 	now := map[string]*learned{}
 	var asking sync.WaitGroup
-	for shard, heard := range o.peers.Heard() {
+	for shard, heard := range o.peers.Hears() {
 		was := before[shard]
 		if was == nil {
 			was = &learned{}

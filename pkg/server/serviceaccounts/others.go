@@ -20,8 +20,8 @@ import (
 
 // Peers are the other shards of the installation, as this replica knows them.
 type Peers interface {
-	// Heard returns those that are members now, and whether each is heard.
-	Heard() map[string]bool
+	// Hears returns those that are members now, and whether each is heard.
+	Hears() map[string]bool
 	// Ask sends GET to one. Each of its replicas may take so long, and answer with so many bytes.
 	Ask(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
 	// CheckHome returns an error unless a logical cluster is on that shard. It must not rest on the word of that
@@ -83,7 +83,7 @@ func (o *Others) AuthenticateToken(ctx context.Context, token string) (*authenti
 
 // authenticate returns whose the token of a shard is.
 func (o *Others) authenticate(ctx context.Context, by publisher, token string) (*authenticator.Response, error) {
-	if _, member := o.peers.Heard()[by.shard]; !member {
+	if _, member := o.peers.Hears()[by.shard]; !member {
 		return nil, errors.New("it is no member of the installation any more")
 	}
 	key := keyOf(token)
@@ -134,20 +134,20 @@ func (o *Others) check(ctx context.Context, shard string, q Question) error {
 	sum := sha256.Sum256([]byte(shard + " " + q.Query().Encode()))
 	key := string(sum[:])
 	if known, ok := o.answers.Get(key); ok {
-		return known.(answered).err
+		return known.(answer).err
 	}
 	_, err, _ := o.asking.Do(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // others may wait for it, too
 		defer cancel()
 		err := o.ask(ctx, shard, q)
-		o.answers.Add(key, answered{err}, lifetimeOf(err))
+		o.answers.Add(key, answer{err}, lifetimeOf(err))
 		return nil, err
 	})
 	return err
 }
 
-// answered is what has come of a question.
-type answered struct{ err error }
+// answer is what has come of a question.
+type answer struct{ err error }
 
 func lifetimeOf(err error) time.Duration {
 	switch {
@@ -161,7 +161,7 @@ func lifetimeOf(err error) time.Duration {
 
 // ask asks a shard, if it is heard: one that is down would only cost time.
 func (o *Others) ask(ctx context.Context, shard string, q Question) error {
-	if !o.peers.Heard()[shard] {
+	if !o.peers.Hears()[shard] {
 		return errors.New("it is not heard, so its accounts are not known now: try again when it is")
 	}
 	leave, err := o.places.enter(ctx, shard)

@@ -44,7 +44,7 @@ type peersOf struct {
 	asked map[string]int // questions about accounts, and homes
 }
 
-func (p *peersOf) Heard() map[string]bool {
+func (p *peersOf) Hears() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := map[string]bool{}

@@ -47,7 +47,8 @@ func main() {
 	running.Go(func() { candidate.Run(ctx) })
 	informers.WaitForCacheSync(ctx.Done())
 
-	// Who has lost the lease stands for it again: whoever made way for another is its standby from then on.
+	// A candidate that has lost the lease stands for it again: whoever made way for another is its standby from
+	// then on.
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{

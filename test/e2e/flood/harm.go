@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// harm does all at once that one tenant has ever stopped a shard with, within the rights of an administrator of his own
+// harm does all at once that one tenant has ever stopped a shard with, within the rights of an administrator of a
 // workspace. It returns when ctx has ended.
 func (f *flood) harm(ctx context.Context) {
 	f.define(ctx)
@@ -61,12 +61,12 @@ func (f *flood) harm(ctx context.Context) {
 	again(4, 0, func(client *http.Client) {
 		f.send(ctx, client, http.MethodGet, configMaps+"/x/"+strings.Repeat("s", 1000)+fmt.Sprint(rand.Int()), "")
 	})
-	stranger := &flood{url: f.url, told: Told{Statuses: map[string]int{}}}
+	stranger := &flood{url: f.url, counts: Counts{Statuses: map[string]int{}}}
 	again(4, 0, func(client *http.Client) {
 		stranger.send(ctx, client, http.MethodGet, "/api/v1/"+strings.Repeat("u", 1000), "")
 	})
 	again(4, 0, func(client *http.Client) {
-		guesser := &flood{url: f.url, token: fmt.Sprint("made-up-", rand.Int()), told: Told{Statuses: map[string]int{}}}
+		guesser := &flood{url: f.url, token: fmt.Sprint("made-up-", rand.Int()), counts: Counts{Statuses: map[string]int{}}}
 		guesser.send(ctx, client, http.MethodGet, configMaps, "")
 	})
 	acting.Wait()

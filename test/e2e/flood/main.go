@@ -19,9 +19,9 @@ import (
 	"time"
 )
 
-// Told is what a flood prints in the end: how many answers had which status, 0 for none, how many bytes they had, and
-// the CPU time that the flood itself took.
-type Told struct {
+// Counts are what a flood prints in the end: how many answers had which status, 0 for none, how many bytes they had,
+// and the CPU time that the flood itself took.
+type Counts struct {
 	Statuses map[string]int
 	Bytes    int64
 	CPU      time.Duration
@@ -32,12 +32,12 @@ type flood struct {
 	clients    []*http.Client
 	pause      time.Duration
 
-	mu   sync.Mutex
-	told Told
+	mu     sync.Mutex
+	counts Counts
 }
 
 func main() {
-	f := &flood{told: Told{Statuses: map[string]int{}}}
+	f := &flood{counts: Counts{Statuses: map[string]int{}}}
 	flag.StringVar(&f.url, "url", "", "URL of the tenant's logical cluster")
 	flag.StringVar(&f.token, "token", "", "bearer token")
 	flag.DurationVar(&f.pause, "pause", 0, "how long to wait after a 429, whatever Retry-After says")
@@ -82,8 +82,8 @@ func main() {
 	asking.Wait()
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
-	f.told.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano())
-	_ = json.NewEncoder(os.Stdout).Encode(f.told)
+	f.counts.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	_ = json.NewEncoder(os.Stdout).Encode(f.counts)
 }
 
 // ask sends one request after the other.
@@ -133,7 +133,7 @@ func (f *flood) send(ctx context.Context, client *http.Client, method, path, bod
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.told.Statuses[strconv.Itoa(status)]++
-	f.told.Bytes += taken
+	f.counts.Statuses[strconv.Itoa(status)]++
+	f.counts.Bytes += taken
 	return status
 }

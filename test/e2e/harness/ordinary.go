@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Ordinary is the user whom scenarios act as: a client certificate without groups. In root he may do what a
-// ClusterRoleBinding says that the administrator has made. In workspaces he is cluster-admin, because he has created
+// Ordinary is the user whom scenarios act as: a client certificate without groups. In root it may do what a
+// ClusterRoleBinding says that the administrator has made. In workspaces it is cluster-admin, because it has created
 // them.
 //
 // What is not in a cluster of workspaces is the administrator's: the Lease and its Events in system:admin, reads over

@@ -182,7 +182,7 @@ func (r *Replica) metrics(name string) (status int, body string) {
 }
 
 // Metric reads a sample from /metrics, as in `go_goroutines` or `leader_election_master_status{name="x"}`.
-func (r *Replica) Metric(sample string) (value float64, found bool) {
+func (r *Replica) Metric(sample string) (value float64, ok bool) {
 	name, _, _ := strings.Cut(sample, "{")
 	_, body := r.metrics(name)
 	for line := range strings.Lines(body) {

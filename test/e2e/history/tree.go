@@ -23,7 +23,7 @@ const (
 )
 
 // Tree is the tree of workspaces of an installation, through all of its history: what each shard's etcd has had. Make
-// it with Grown.
+// it with Grow.
 type Tree struct {
 	workspaces map[types.UID]*grownWorkspace
 	clusters   []*grownCluster
@@ -47,8 +47,8 @@ type grownCluster struct {
 
 func (c *grownCluster) String() string { return fmt.Sprintf("cluster %s on shard %s", c.name, c.on) }
 
-// Grown reads the histories of all shards, by their names, which must begin before the first workspace.
-func Grown(shards map[string][]Event) *Tree {
+// Grow reads the histories of all shards, by their names, which must begin before the first workspace.
+func Grow(shards map[string][]Event) *Tree {
 	t := &Tree{workspaces: map[types.UID]*grownWorkspace{}}
 	for _, shard := range slices.Sorted(maps.Keys(shards)) {
 		now := map[string]*grownCluster{} // by key
@@ -202,17 +202,17 @@ func (t *Tree) Ready() map[string]time.Time {
 	return out
 }
 
-// Made counts the clusters that were made, and those of them that have gone.
-func (t *Tree) Made() (made, gone int) {
+// Count counts the clusters that were made, and those of them that have gone.
+func (t *Tree) Count() (clusters, ends int) {
 	for _, c := range t.clusters {
 		if c.Spec.Owner != nil {
-			made++
+			clusters++
 		}
 		if c.gone {
-			gone++
+			ends++
 		}
 	}
-	return made, gone
+	return clusters, ends
 }
 
 func or(s, otherwise string) string {

@@ -76,7 +76,7 @@ func TestTheJudgeOfTreesFindsWhatMustNeverBe(t *testing.T) {
 		"the cluster of a Ready is no": {lines: []string{a}, unfinished: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tree := Grown(growth(c.lines...))
+			tree := Grow(growth(c.lines...))
 			faults := tree.Faults()
 			if found := slices.ContainsFunc(faults, func(f string) bool { return strings.Contains(f, c.faults) }); c.faults == "" && len(faults) > 0 || c.faults != "" && !found {
 				t.Errorf("faults %q, want %q", faults, c.faults)

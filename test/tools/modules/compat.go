@@ -153,7 +153,7 @@ func (m *mod) testWith(ctx context.Context, versions map[string]string) error {
 			return fmt.Errorf("%s %s cannot be had, something requires %s: %w", path, versions[path], got, err)
 		}
 	}
-	fmt.Printf("%s: test it with %s\n", m.short, told(versions))
+	fmt.Printf("%s: test it with %s\n", m.short, names(versions))
 	return here.run(ctx, "go", "test", "-vet=off", "-modfile="+file, "-timeout=20m", "./...")
 }
 
@@ -171,8 +171,8 @@ func (m *mod) writeWith(name string, versions map[string]string) error {
 	return writeModFile(name, file)
 }
 
-// told names the versions once.
-func told(versions map[string]string) string {
+// names lists the versions once.
+func names(versions map[string]string) string {
 	names := map[string]bool{}
 	for path, version := range versions {
 		if path != runtime {

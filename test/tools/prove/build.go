@@ -52,9 +52,9 @@ type runnable struct {
 // openBinaries returns the directory of compiled tests, and what gives it back. It is the same in each run of a user,
 // so that Go links again only what has changed: linking is as dear as a fifth of the tests. While another run uses it,
 // it is a new one.
-func openBinaries() (directory string, done func(), err error) {
-	if directory, done, err = lockBinaries(); err == nil {
-		return directory, done, nil
+func openBinaries() (directory string, release func(), err error) {
+	if directory, release, err = lockBinaries(); err == nil {
+		return directory, release, nil
 	}
 	if directory, err = os.MkdirTemp("", "regent-tests-"); err != nil {
 		return "", nil, fmt.Errorf("there is no place for compiled tests: %w", err)
@@ -62,7 +62,7 @@ func openBinaries() (directory string, done func(), err error) {
 	return directory, func() { _ = os.RemoveAll(directory) }, nil
 }
 
-func lockBinaries() (directory string, done func(), err error) {
+func lockBinaries() (directory string, release func(), err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", nil, err

@@ -83,7 +83,7 @@ func test(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if units, err = chosen(units, flags.Args()); err != nil {
+	if units, err = choosePackages(units, flags.Args()); err != nil {
 		return err
 	}
 	if *random {

@@ -41,7 +41,7 @@ type chosenPart struct {
 
 // choose returns the parts for a change that touches files and is the turn-th of all: those that are touched, the most
 // touched first, as far as there is time, or the one whose turn it is. What there is no time for is left out, and told.
-func choose(parts []part, files []string, turn int, minutes float64) (run, left []chosenPart) {
+func choose(parts []part, files []string, turn int, minutes float64) (runs, rest []chosenPart) {
 	type count struct {
 		part
 		touched []string
@@ -62,13 +62,13 @@ func choose(parts []part, files []string, turn int, minutes float64) (run, left 
 	}
 	for _, c := range all {
 		if minutes -= c.minutes; minutes >= 0 {
-			run = append(run, c)
+			runs = append(runs, c)
 			continue
 		}
 		minutes += c.minutes
-		left = append(left, c)
+		rest = append(rest, c)
 	}
-	return run, left
+	return runs, rest
 }
 
 // touchedBy returns the files that a part is about.

@@ -8,7 +8,7 @@ import (
 )
 
 // scripted plays events of one package, a line each: action, test, and output.
-func scripted(t *testing.T, end error, lines ...string) (told string, ok bool) {
+func scripted(t *testing.T, end error, lines ...string) (output string, ok bool) {
 	t.Helper()
 	var out strings.Builder
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

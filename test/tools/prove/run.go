@@ -38,14 +38,14 @@ type usage struct {
 type runner struct {
 	settings
 	report *report
-	events chan told
+	events chan happening
 	ended  chan ended
 	built  chan compiled
 	left   int // units that have not ended
 }
 
-// told is an event of a unit.
-type told struct {
+// happening is an event of a unit.
+type happening struct {
 	unit unit
 	event
 }
@@ -68,7 +68,7 @@ type compiled struct {
 func (r *runner) run(ctx context.Context, units []unit) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r.events, r.ended, r.built = make(chan told, 1000), make(chan ended), make(chan compiled)
+	r.events, r.ended, r.built = make(chan happening, 1000), make(chan ended), make(chan compiled)
 	tool, err := converter(ctx)
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func (r *runner) followed(command *exec.Cmd, u unit) error {
 		if e.Test != "" && e.Action != "output" && (beside[e.Test] || !strings.Contains(e.Test, "/")) {
 			e.cpu = treeCPU(command.Process.Pid)
 		}
-		r.events <- told{u, e}
+		r.events <- happening{u, e}
 	})
 	err = errors.Join(err, command.Wait())
 	// Processes that a test has left behind would disturb others.

@@ -216,9 +216,9 @@ func hasGoroutines(file *ast.File) bool {
 	return found
 }
 
-// chosen returns the units that patterns name: directories relative to the root, or such ones and /... for all below.
-// No pattern means all.
-func chosen(units []unit, patterns []string) ([]unit, error) {
+// choosePackages returns the units that patterns name: directories relative to the root, or such ones and /... for all
+// below. No pattern means all.
+func choosePackages(units []unit, patterns []string) ([]unit, error) {
 	if len(patterns) == 0 {
 		return units, nil
 	}

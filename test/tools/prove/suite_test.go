@@ -81,14 +81,14 @@ func TestEachPackageWithTestsIsRunOrHasATargetOfItsOwn(t *testing.T) {
 func TestPatternsChooseDirectories(t *testing.T) {
 	units := []unit{{name: "pkg/a"}, {name: "pkg/a/b"}, {name: "pkg/ab"}}
 	for pattern, want := range map[string]int{"pkg/a": 1, "./pkg/a/": 1, "pkg/a/...": 2, "./...": 3, "pkg/...": 3, module + "pkg/ab": 1} {
-		if got, err := chosen(units, []string{pattern}); err != nil || len(got) != want {
+		if got, err := choosePackages(units, []string{pattern}); err != nil || len(got) != want {
 			t.Errorf("%s chooses %v, %v; want %d", pattern, got, err, want)
 		}
 	}
-	if _, err := chosen(units, []string{"pkg/c"}); err == nil {
+	if _, err := choosePackages(units, []string{"pkg/c"}); err == nil {
 		t.Error("a directory without tests is no error")
 	}
-	if got, err := chosen(units, nil); err != nil || len(got) != 3 {
+	if got, err := choosePackages(units, nil); err != nil || len(got) != 3 {
 		t.Errorf("nothing chooses %v, %v", got, err)
 	}
 }

@@ -29,8 +29,8 @@ const apiIntro = `# API
 ## Resources
 
 Each logical cluster serves these below ` + "`/clusters/<name or path>/`" + `. What is stored is in the etcd of the shard that has the cluster. ` + "`view`" + ` and the other
-[built-in roles](../ACCESS.md#what-every-cluster-has) are read like stored ones and stored nowhere. Who may do what is said in
-[ACCESS.md](../ACCESS.md#who-may-do-what).
+[built-in roles](../ACCESS.md#what-every-cluster-has) are read like stored ones and stored nowhere. [ACCESS.md](../ACCESS.md#who-may-do-what)
+says who may do what.
 
 | resource | version | kind | scope | short names | verbs | stored |
 |---|---|---|---|---|---|---|

@@ -147,13 +147,13 @@ func (s *source) answers() (all []answer) {
 }
 
 // answersIn returns the answers that a function makes.
-func (p *goPackage) answersIn(f *ast.FuncDecl) (found []answer) {
+func (p *goPackage) answersIn(f *ast.FuncDecl) (answers []answer) {
 	add := func(m maker, message ast.Expr) {
 		for _, text := range p.patterns(f, message) {
 			if m.text != "" {
 				text = fmt.Sprintf(m.text, text)
 			}
-			found = append(found, answer{m.code, m.reason, text, strings.TrimPrefix(p.path, "pkg/")})
+			answers = append(answers, answer{m.code, m.reason, text, strings.TrimPrefix(p.path, "pkg/")})
 		}
 	}
 	ast.Inspect(f.Body, func(n ast.Node) bool {
@@ -178,7 +178,7 @@ func (p *goPackage) answersIn(f *ast.FuncDecl) (found []answer) {
 		}
 		return true
 	})
-	return found
+	return answers
 }
 
 // called returns the name of a function that is called, with its package.

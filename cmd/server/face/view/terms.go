@@ -38,20 +38,20 @@ func (p *page) term(t status.Term, latest bool) []string {
 	began := []string{fmt.Sprint(t.Epoch), t.Replica, p.ago(t.Began)}
 	ended := orDash(t.EndCause)
 	if !p.wide() {
-		return append(began, p.lasted(t, latest), orDash(t.Trigger), gap(t), phase(t, "first_write"), ended)
+		return append(began, p.length(t, latest), orDash(t.Trigger), gap(t), phase(t, "first_write"), ended)
 	}
 	if t.EndReason != "" {
 		ended += ": " + strings.TrimPrefix(oneLine(t.EndReason), t.EndCause+": ")
 	}
-	row := append(began[:2], stamp(t.Began), stamp(t.Ended), p.lasted(t, latest), orDash(t.Trigger), gap(t))
+	row := append(began[:2], stamp(t.Began), stamp(t.Ended), p.length(t, latest), orDash(t.Trigger), gap(t))
 	for _, name := range phases {
 		row = append(row, phase(t, name))
 	}
 	return append(row, ended)
 }
 
-// lasted is how long a term lasted. The latest one goes on if nobody has seen its end.
-func (p *page) lasted(t status.Term, latest bool) string {
+// length is how long a term lasted. The latest one goes on if nobody has seen its end.
+func (p *page) length(t status.Term, latest bool) string {
 	switch {
 	case !t.Ended.IsZero():
 		return span(t.Ended.Sub(t.Began))

@@ -15,9 +15,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// Depth refuses Workspaces that would be too far below root. Who has a workspace may make others in it, and each has a
-// quota of its own: without a limit on both their number and their depth, a quota would bind nobody who makes more of
-// them.
+// Depth refuses Workspaces that would be too far below root. Whoever has a workspace may make others in it, and each
+// has a quota of its own: without a limit on both their number and their depth, a quota would bind nobody who makes
+// more of them.
 //
 // How deep a cluster is says the path on its LogicalCluster, which is in the same shard, and which only the shard's
 // leader writes.

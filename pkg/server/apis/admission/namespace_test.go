@@ -21,19 +21,19 @@ var (
 	terminating = &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}}
 )
 
-// known has namespaces by cluster and name.
-type known struct {
+// namespacesByName has namespaces by cluster and name.
+type namespacesByName struct {
 	cached, stored map[string]*corev1.Namespace
 	leaving        bool
 	fails          error
 }
 
-func (k known) Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool) {
+func (k namespacesByName) Cached(cluster logicalcluster.Name, name string) (*corev1.Namespace, bool) {
 	ns, ok := k.cached[cluster.String()+"/"+name]
 	return ns, ok
 }
 
-func (k known) Live(_ context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error) {
+func (k namespacesByName) Live(_ context.Context, cluster logicalcluster.Name, name string) (*corev1.Namespace, error) {
 	if k.fails != nil {
 		return nil, k.fails
 	}
@@ -43,7 +43,9 @@ func (k known) Live(_ context.Context, cluster logicalcluster.Name, name string)
 	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 }
 
-func (k known) Leaving(context.Context, logicalcluster.Name) (bool, error) { return k.leaving, k.fails }
+func (k namespacesByName) Leaving(context.Context, logicalcluster.Name) (bool, error) {
+	return k.leaving, k.fails
+}
 
 func attributes(op upstream.Operation, resource, namespace, name string) upstream.Attributes {
 	gvr := corev1.SchemeGroupVersion.WithResource(resource)
@@ -51,7 +53,7 @@ func attributes(op upstream.Operation, resource, namespace, name string) upstrea
 }
 
 func TestCreationsNeedALivingNamespaceOfTheirCluster(t *testing.T) {
-	namespaces := known{
+	namespaces := namespacesByName{
 		cached: map[string]*corev1.Namespace{"aa/cached": active, "aa/leaving": terminating, "aa/default": terminating},
 		stored: map[string]*corev1.Namespace{"aa/new": active, "aa/newly-leaving": terminating, "bb/other": active},
 	}
@@ -85,13 +87,13 @@ func TestImpliedNamespacesGoWithTheirClusterOnly(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		namespace string
-		known     known
+		known     namespacesByName
 		refused   func(error) bool
 	}{
-		{"of a cluster that stays", "default", known{}, apierrors.IsForbidden},
-		{"of a cluster that leaves", "kube-system", known{leaving: true}, nil},
-		{"of a cluster that cannot be read", "default", known{fails: errors.New("no answer")}, apierrors.IsInternalError},
-		{"any other", "other", known{}, nil},
+		{"of a cluster that stays", "default", namespacesByName{}, apierrors.IsForbidden},
+		{"of a cluster that leaves", "kube-system", namespacesByName{leaving: true}, nil},
+		{"of a cluster that cannot be read", "default", namespacesByName{fails: errors.New("no answer")}, apierrors.IsInternalError},
+		{"any other", "other", namespacesByName{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			plugin := &admission.NamespaceLifecycle{Namespaces: c.known}
@@ -104,7 +106,7 @@ func TestImpliedNamespacesGoWithTheirClusterOnly(t *testing.T) {
 }
 
 func TestRefusesWithoutACluster(t *testing.T) {
-	plugin := &admission.NamespaceLifecycle{Namespaces: known{}}
+	plugin := &admission.NamespaceLifecycle{Namespaces: namespacesByName{}}
 	err := plugin.Validate(t.Context(), attributes(upstream.Create, "configmaps", metav1.NamespaceDefault, "x"), nil)
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("got %v, want Forbidden", err)

@@ -17,8 +17,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/admission"
 )
 
-// Who may patch an object and not delete it could give it an owner that does not exist: garbage collection would delete
-// it for him.
+// Somebody who may patch an object and not delete it could give it an owner that does not exist: garbage collection
+// would delete it for them.
 func TestOnlyWhoMayDeleteAnObjectChangesItsOwners(t *testing.T) {
 	deletes := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetUser().GetName() == "finalizer" && a.GetVerb() == "update" && a.GetResource() == "secrets" && a.GetSubresource() == "finalizers" && a.GetNamespace() == "default" && a.GetName() == "x" {

@@ -41,8 +41,8 @@ func workspace(edits ...func(*tenancyv1alpha1.Workspace)) runtime.Object {
 	return ws
 }
 
-// bound is how a Workspace stands when it is Ready.
-func bound(ws *tenancyv1alpha1.Workspace) {
+// bind makes a Workspace as it is when it is Ready.
+func bind(ws *tenancyv1alpha1.Workspace) {
 	ws.Spec.Cluster, ws.Spec.URL = "x7", "https://shard/clusters/root:w"
 	ws.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
 	ws.Finalizers = []string{"core.kcp.io/logicalcluster"}
@@ -63,7 +63,7 @@ var writesOfWorkspaces = []tenancy{
 	{name: "made", obj: workspace()},
 	{name: "made with a cluster", obj: workspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = "default" }), refused: "spec.cluster"},
 	{name: "made with a URL", obj: workspace(func(w *tenancyv1alpha1.Workspace) { w.Spec.URL = "https://elsewhere" }), refused: "spec.URL"},
-	{name: "restored with everything", obj: workspace(bound), refused: "spec.cluster"},
+	{name: "restored with everything", obj: workspace(bind), refused: "spec.cluster"},
 	{name: "made with the finalizer and one more", obj: workspace(func(w *tenancyv1alpha1.Workspace) {
 		w.Finalizers = []string{"core.kcp.io/logicalcluster", "example.com/mine"}
 	})},
@@ -73,18 +73,18 @@ var writesOfWorkspaces = []tenancy{
 	{name: "made to adopt a cluster", obj: workspace(func(w *tenancyv1alpha1.Workspace) {
 		w.Annotations = map[string]string{"regent.dev/adopt": "eu1/x7"}
 	}), refused: "metadata.annotations[regent.dev/adopt]", masters: true},
-	{name: "bound", old: workspace(), obj: workspace(bound), refused: "spec.cluster"},
-	{name: "moved", old: workspace(bound), obj: workspace(bound, func(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = "x8" }), refused: "spec.cluster"},
-	{name: "led elsewhere", old: workspace(bound), obj: workspace(bound, func(w *tenancyv1alpha1.Workspace) { w.Spec.URL = "https://elsewhere" }), refused: "spec.URL"},
-	{name: "said to be new", old: workspace(bound), obj: workspace(bound, func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = "Scheduling" }), refused: "status.phase"},
-	{name: "let go", old: workspace(bound), obj: workspace(bound, func(w *tenancyv1alpha1.Workspace) { w.Finalizers = nil }), refused: "core.kcp.io/logicalcluster"},
-	{name: "written as it stands", old: workspace(bound), obj: workspace(bound)},
-	{name: "labelled, held and told of", old: workspace(bound), obj: workspace(bound, func(w *tenancyv1alpha1.Workspace) {
+	{name: "bound", old: workspace(), obj: workspace(bind), refused: "spec.cluster"},
+	{name: "moved", old: workspace(bind), obj: workspace(bind, func(w *tenancyv1alpha1.Workspace) { w.Spec.Cluster = "x8" }), refused: "spec.cluster"},
+	{name: "led elsewhere", old: workspace(bind), obj: workspace(bind, func(w *tenancyv1alpha1.Workspace) { w.Spec.URL = "https://elsewhere" }), refused: "spec.URL"},
+	{name: "said to be new", old: workspace(bind), obj: workspace(bind, func(w *tenancyv1alpha1.Workspace) { w.Status.Phase = "Scheduling" }), refused: "status.phase"},
+	{name: "let go", old: workspace(bind), obj: workspace(bind, func(w *tenancyv1alpha1.Workspace) { w.Finalizers = nil }), refused: "core.kcp.io/logicalcluster"},
+	{name: "written as it stands", old: workspace(bind), obj: workspace(bind)},
+	{name: "labelled, held and told of", old: workspace(bind), obj: workspace(bind, func(w *tenancyv1alpha1.Workspace) {
 		w.Labels = map[string]string{"region": "here"}
 		w.Finalizers = append(w.Finalizers, "example.com/mine")
 		w.Status.Initializers = []corev1alpha1.LogicalClusterInitializer{"root:mine"}
 	})},
-	{name: "no longer held by its user", old: workspace(bound, func(w *tenancyv1alpha1.Workspace) { w.Finalizers = append(w.Finalizers, "example.com/mine") }), obj: workspace(bound)},
+	{name: "no longer held by its user", old: workspace(bind, func(w *tenancyv1alpha1.Workspace) { w.Finalizers = append(w.Finalizers, "example.com/mine") }), obj: workspace(bind)},
 }
 
 var writesOfLogicalClusters = []tenancy{

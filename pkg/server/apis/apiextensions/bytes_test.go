@@ -48,8 +48,8 @@ func (s stored) decode(data []byte) (definition, error) {
 	return obj.(definition), nil
 }
 
-// found decodes one as the watch cache does.
-func (s stored) found(data []byte) (definition, error) {
+// read decodes one as the watch cache does.
+func (s stored) read(data []byte) (definition, error) {
 	rest, complete := find(data)
 	d, err := s.decode(rest)
 	if err == nil {
@@ -90,7 +90,7 @@ func TestADefinitionWhoseSpecIsKnownIsWhatItsBytesSay(t *testing.T) {
 				data[at] = rapid.Byte().Draw(t, "byte")
 			}
 			want, wantErr := s.decode(bytes.Clone(data))
-			got, err := s.found(data)
+			got, err := s.read(data)
 			if (err == nil) != (wantErr == nil) {
 				t.Fatalf("decoded with %v, want %v", err, wantErr)
 			}
@@ -108,11 +108,11 @@ func TestADefinitionWhoseSpecIsKnownIsWhatItsBytesSay(t *testing.T) {
 func TestAKnownSpecIsNotDecodedAgain(t *testing.T) {
 	s := newStored(t)
 	data := s.encode(t, large(t))
-	first, err := s.found(data)
+	first, err := s.read(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := s.found(data)
+	again, err := s.read(data)
 	if err != nil || again.Spec.Versions[0].Schema != first.Spec.Versions[0].Schema {
 		t.Fatalf("the spec is not shared: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestAKnownSpecIsNotDecodedAgain(t *testing.T) {
 		}
 	})
 	known := testing.AllocsPerRun(10, func() {
-		if _, err := s.found(data); err != nil {
+		if _, err := s.read(data); err != nil {
 			t.Error(err)
 		}
 	})
@@ -136,7 +136,7 @@ func TestAKnownSpecIsNotDecodedAgain(t *testing.T) {
 func BenchmarkDecode(b *testing.B) {
 	s := newStored(b)
 	data := s.encode(b, large(b))
-	first, err := s.found(data)
+	first, err := s.read(data)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func BenchmarkDecode(b *testing.B) {
 			share(d)
 			return d, err
 		},
-		"known": func() (definition, error) { return s.found(data) },
+		"known": func() (definition, error) { return s.read(data) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -58,8 +58,8 @@ func shareRest(d definition) {
 	}
 	for n := range d.Status.Conditions {
 		c := &d.Status.Conditions[n]
-		c.Type, c.Status = known(c.Type), known(c.Status)
-		c.Reason, c.Message = known(c.Reason), known(c.Message)
+		c.Type, c.Status = shareText(c.Type), shareText(c.Status)
+		c.Reason, c.Message = shareText(c.Reason), shareText(c.Message)
 	}
 	if text := d.Annotations[corev1.LastAppliedConfigAnnotation]; len(text) >= minShared {
 		first := applied.of(sha256.Sum256([]byte(text)), unsafe.StringData(text))
@@ -95,7 +95,8 @@ var constants = func() map[string]string {
 	return all
 }()
 
-func known[T ~string](text T) T {
+// shareText returns the constant that a text is, so that it is in memory once.
+func shareText[T ~string](text T) T {
 	if constant, ok := constants[string(text)]; ok {
 		return T(constant)
 	}

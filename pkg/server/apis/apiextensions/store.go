@@ -48,8 +48,8 @@ func (s *store) Delete(ctx context.Context, name string, validate rest.ValidateO
 // errMarked says that a definition was marked before.
 var errMarked = errors.New("the definition is being deleted already")
 
-// mark makes a definition wait for its objects. It returns done if it was marked before.
-func (s *store) mark(ctx context.Context, name string, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions) (out definition, done bool, err error) {
+// mark makes a definition wait for its objects. It returns whether it was marked before.
+func (s *store) mark(ctx context.Context, name string, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions) (out definition, before bool, err error) {
 	key, err := s.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, false, err

@@ -20,7 +20,7 @@ func (b *behind) Stop() { b.stopped = true }
 
 func (b *behind) ResultChan() <-chan watch.Event { return b.events }
 
-func named(name string) runtime.Object {
+func newRole(name string) runtime.Object {
 	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
@@ -36,7 +36,7 @@ func TestAWatchThatIsStoppedHasEnded(t *testing.T) {
 		"with an event that nobody takes": func(w watch.Interface, b *behind) {
 			<-w.ResultChan()
 			<-w.ResultChan()
-			b.events <- watch.Event{Type: watch.Added, Object: named("c")}
+			b.events <- watch.Event{Type: watch.Added, Object: newRole("c")}
 		},
 		"after it has ended": func(_ watch.Interface, b *behind) { close(b.events) },
 		"twice":              func(w watch.Interface, _ *behind) { w.Stop() },
@@ -44,7 +44,7 @@ func TestAWatchThatIsStoppedHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &behind{events: make(chan watch.Event)}
-				w := after([]runtime.Object{named("a"), named("b")}, b)
+				w := after([]runtime.Object{newRole("a"), newRole("b")}, b)
 				use(w, b)
 				w.Stop()
 				select {
@@ -66,8 +66,8 @@ func TestAWatchThatIsStoppedHasEnded(t *testing.T) {
 func TestAWatchEndsWithTheOneBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &behind{events: make(chan watch.Event, 1)}
-		w := after([]runtime.Object{named("a")}, b)
-		b.events <- watch.Event{Type: watch.Deleted, Object: named("b")}
+		w := after([]runtime.Object{newRole("a")}, b)
+		b.events <- watch.Event{Type: watch.Deleted, Object: newRole("b")}
 		close(b.events)
 		var got []watch.EventType
 		for event := range w.ResultChan() { // forever, if it does not end
