@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/test/until"
 )
 
 const provider logicalcluster.Name = "p7"
@@ -92,7 +93,7 @@ func (s *shard) binding(ctx context.Context, t *testing.T) *apisv1alpha2.APIBind
 
 func (s *shard) untilBound(ctx context.Context, t *testing.T) {
 	t.Helper()
-	eventually(t, "it is bound", func() bool {
+	until.So(t, "it is bound", func() bool {
 		b := s.binding(ctx, t)
 		return b != nil && b.Status.Phase == apisv1alpha2.APIBindingPhaseBound && conditions.IsTrue(b, apisv1alpha2.BindingUpToDate)
 	})
@@ -101,7 +102,7 @@ func (s *shard) untilBound(ctx context.Context, t *testing.T) {
 // untilSays waits until a condition of the binding is false for a reason, with words in its message.
 func (s *shard) untilSays(ctx context.Context, t *testing.T, of conditionsv1alpha1.ConditionType, reason, words string) {
 	t.Helper()
-	eventually(t, string(of)+" is false: "+reason+" "+words, func() bool {
+	until.So(t, string(of)+" is false: "+reason+" "+words, func() bool {
 		b := s.binding(ctx, t)
 		return b != nil && conditions.IsFalse(b, of) && conditions.GetReason(b, of) == reason && strings.Contains(conditions.GetMessage(b, of), words)
 	})
@@ -123,7 +124,7 @@ func (s *shard) must(ctx context.Context, t *testing.T, name string, finalizers 
 // whenHeard makes a widget once the server's caches do not show any more who had the name before, and is being deleted.
 func (s *shard) whenHeard(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	eventually(t, name+" is made", func() bool {
+	until.So(t, name+" is made", func() bool {
 		err := s.make(ctx, t, name)
 		if err != nil && !apierrors.IsForbidden(err) {
 			t.Fatal(err)
@@ -187,11 +188,11 @@ func TestWhatIsBoundGoesOnWithoutTheExportAndGoesWithTheBinding(t *testing.T) {
 	if _, err := client.Update(x, held, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the binding goes", func() bool { return s.binding(x, t) == nil })
+	until.So(t, "the binding goes", func() bool { return s.binding(x, t) == nil })
 	if left := s.keys(t, "x7"); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	eventually(t, "without a binding there are no widgets", func() bool {
+	until.So(t, "without a binding there are no widgets", func() bool {
 		err := s.make(x, t, "new")
 		// the latter while the server's cache still shows it
 		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
@@ -206,7 +207,7 @@ func TestWhatIsBoundGoesOnWithoutTheExportAndGoesWithTheBinding(t *testing.T) {
 	if err := s.deps.Clients.Bindings.Delete(y, "w", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the copy goes with the last", func() bool { return s.copies(t) == 0 && len(s.keys(t, "y7")) == 0 })
+	until.So(t, "the copy goes with the last", func() bool { return s.copies(t) == 0 && len(s.keys(t, "y7")) == 0 })
 }
 
 func TestANameIsADefinitionsOrABindings(t *testing.T) {
@@ -232,14 +233,14 @@ func TestANameIsADefinitionsOrABindings(t *testing.T) {
 	if _, err := s.deps.Clients.Definitions.Create(ctx, widget(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the definition does not get the names", func() bool {
+	until.So(t, "the definition does not get the names", func() bool {
 		c := apihelpers.FindCRDCondition(s.definition(ctx, t), apiextensionsv1.NamesAccepted)
 		return c != nil && c.Status == apiextensionsv1.ConditionFalse && strings.Contains(c.Message, "APIBinding w")
 	})
 	if err := s.deps.Clients.Bindings.Delete(ctx, "w", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the definition gets the names", func() bool {
+	until.So(t, "the definition gets the names", func() bool {
 		return apihelpers.IsCRDConditionTrue(s.definition(ctx, t), apiextensionsv1.Established)
 	})
 	s.whenHeard(ctx, t, "own")
@@ -267,11 +268,11 @@ func TestABindingFollowsItsExportIfItsObjectsCan(t *testing.T) {
 	s.offer(t, "v2")
 	s.untilBound(ctx, t)
 	v2 := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
-	eventually(t, "the new version is served", func() bool {
+	until.So(t, "the new version is served", func() bool {
 		_, err := s.objects(t).Resource(v2).Namespace("default").Get(ctx, "a", metav1.GetOptions{})
 		return err == nil
 	})
-	eventually(t, "only the copy that is in use is left", func() bool { return s.copies(t) == 1 })
+	until.So(t, "only the copy that is in use is left", func() bool { return s.copies(t) == 1 })
 }
 
 // What a leader has left when it was killed: a copy that no binding names yet, or not any more.
@@ -294,12 +295,12 @@ func TestTheNextLeaderDeletesCopiesThatNobodyUses(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.lead(t)
-	eventually(t, "the copy that nobody uses is gone", func() bool { return s.copies(t) == 1 })
+	until.So(t, "the copy that nobody uses is gone", func() bool { return s.copies(t) == 1 })
 	s.must(used, t, "a")
 
 	// A copy that somebody has deleted by hand comes again.
 	if err := s.deps.Clients.Schemas.Delete(clusters.With(t.Context(), clusters.BoundSchemas), copied.Items[0].Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the copy is there again", func() bool { return s.copies(t) == 1 && s.make(used, t, "b") == nil })
+	until.So(t, "the copy is there again", func() bool { return s.copies(t) == 1 && s.make(used, t, "b") == nil })
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/test/until"
 )
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
@@ -58,7 +59,7 @@ func (s *shard) define(t *testing.T, cluster logicalcluster.Name, objects ...*un
 	}
 	client := s.objects(t).Resource(widgets).Namespace("default")
 	for _, obj := range objects {
-		eventually(t, "a widget is made", func() bool {
+		until.So(t, "a widget is made", func() bool {
 			_, err := client.Create(ctx, obj, metav1.CreateOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				t.Fatal(err)
@@ -107,7 +108,7 @@ func TestADefinitionGoesWithItsObjectsAndSaysWhatItWaitsFor(t *testing.T) {
 	if err := s.deps.Clients.Definitions.Delete(ctx, d.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it says what it waits for", func() bool {
+	until.So(t, "it says what it waits for", func() bool {
 		d := s.definition(ctx, t)
 		if d == nil {
 			t.Fatal("the definition has gone, and its object has not")
@@ -125,7 +126,7 @@ func TestADefinitionGoesWithItsObjectsAndSaysWhatItWaitsFor(t *testing.T) {
 	if _, err := client.Update(ctx, held, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the definition goes", func() bool { return s.definition(ctx, t) == nil })
+	until.So(t, "the definition goes", func() bool { return s.definition(ctx, t) == nil })
 	if left := s.keys(t, "x7"); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -150,7 +151,7 @@ func TestANamespaceGoesWithItsCustomObjects(t *testing.T) {
 	if err := namespaces.Delete(ctx, "mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace goes", func() bool {
+	until.So(t, "the namespace goes", func() bool {
 		_, err := namespaces.Get(ctx, "mine", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -167,7 +168,7 @@ func TestAWorkspaceGoesWithItsDefinitionsAndCustomObjects(t *testing.T) {
 	cluster := logicalcluster.Name(s.ready(t, clusters.Root, "a").Spec.Cluster)
 	s.define(t, cluster, widgetNamed("a"), widgetNamed("b"))
 	s.deleteWorkspace(t, clusters.Root, "a")
-	eventually(t, "the workspace goes", func() bool {
+	until.So(t, "the workspace goes", func() bool {
 		_, err := s.deps.Clients.Workspaces.Get(clusters.With(t.Context(), clusters.Root), "a", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -201,7 +202,7 @@ func TestOwnerReferencesToAndFromCustomObjectsWorkOnRealStorage(t *testing.T) {
 	if err := client.Delete(ctx, "owner", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all go", func() bool {
+	until.So(t, "all go", func() bool {
 		_, first := configMaps.Get(ctx, "child", metav1.GetOptions{})
 		_, second := client.Get(ctx, "grandchild", metav1.GetOptions{})
 		if err := errors.Join(ignoreNotFound(first), ignoreNotFound(second)); err != nil {

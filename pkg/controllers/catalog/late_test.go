@@ -15,6 +15,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/controllers/logicalcluster"
 	"github.com/regent-project/regent/pkg/controllers/namespace"
+	"github.com/regent-project/regent/test/until"
 )
 
 // What a late cache shows in deletion may have gone, and another be living under its name.
@@ -50,7 +51,7 @@ func TestACachedDeletionTakesNothingFromWhatLives(t *testing.T) {
 			running, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- c.Run(running) }()
-			eventually(t, "it has looked", func() bool {
+			until.So(t, "it has looked", func() bool {
 				health := c.(controllers.Reporter).Report()
 				return health.Returned > 0 && health.Pending == 0
 			})

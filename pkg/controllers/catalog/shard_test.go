@@ -282,13 +282,3 @@ func (s *shard) keys(t *testing.T, clusters ...string) []string {
 	}
 	return keys
 }
-
-// eventually waits for what the controllers bring about.
-func eventually(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	for start := time.Now(); !met(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(start) > 2*time.Minute {
-			t.Fatalf("still not: %s", what)
-		}
-	}
-}

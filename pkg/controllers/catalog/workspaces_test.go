@@ -17,6 +17,7 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/test/until"
 )
 
 func (s *shard) createWorkspace(t *testing.T, in logicalcluster.Name, name string) {
@@ -38,7 +39,7 @@ func (s *shard) deleteWorkspace(t *testing.T, in logicalcluster.Name, name strin
 func (s *shard) ready(t *testing.T, in logicalcluster.Name, name string) *tenancyv1alpha1.Workspace {
 	t.Helper()
 	var ws *tenancyv1alpha1.Workspace
-	eventually(t, name+" Ready", func() bool {
+	until.So(t, name+" Ready", func() bool {
 		var err error
 		ws, err = s.deps.Clients.Workspaces.Get(clusters.With(t.Context(), in), name, metav1.GetOptions{})
 		if err != nil {
@@ -99,7 +100,7 @@ func TestWorkspacesNestBecomeReadyAndLeaveNothingBehind(t *testing.T) {
 	}
 	release := s.fill(t, logicalcluster.Name(b.Spec.Cluster))
 	s.deleteWorkspace(t, clusters.Root, "a")
-	eventually(t, "the deletion says what it waits for", func() bool {
+	until.So(t, "the deletion says what it waits for", func() bool {
 		ws, err := s.deps.Clients.Workspaces.Get(clusters.With(t.Context(), logicalcluster.Name(a.Spec.Cluster)), "b", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +113,7 @@ func TestWorkspacesNestBecomeReadyAndLeaveNothingBehind(t *testing.T) {
 		return false
 	})
 	release()
-	eventually(t, "all gone", func() bool {
+	until.So(t, "all gone", func() bool {
 		_, err := s.deps.Clients.Workspaces.Get(clusters.With(t.Context(), clusters.Root), "a", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -159,7 +160,7 @@ func TestWorkIsFinishedByTheNextTermI8(t *testing.T) {
 		end()
 	}
 	s.lead(t)
-	eventually(t, "all gone", func() bool { return s.workspaces(t) == 0 })
+	until.So(t, "all gone", func() bool { return s.workspaces(t) == 0 })
 	if keys := s.keys(t, names...); len(keys) > 0 {
 		t.Errorf("keys left in etcd:\n%s", strings.Join(keys, "\n"))
 	}
@@ -183,7 +184,7 @@ func TestALogicalClusterDeletedDirectlyTakesItsWorkspaceAlong(t *testing.T) {
 	if err := s.deps.Clients.LogicalClusters.Delete(within, corev1alpha1.LogicalClusterName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the workspace gone", func() bool { return s.workspaces(t) == 0 })
+	until.So(t, "the workspace gone", func() bool { return s.workspaces(t) == 0 })
 	if keys := s.keys(t, a.Spec.Cluster); len(keys) > 0 {
 		t.Errorf("keys left in etcd:\n%s", strings.Join(keys, "\n"))
 	}
@@ -205,14 +206,14 @@ func TestALogicalClusterTakesNoWorkspaceAlongThatNamesAnotherCluster(t *testing.
 	if _, err := s.deps.Clients.LogicalClusters.Create(within, forged, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the forged cluster Ready", func() bool {
+	until.So(t, "the forged cluster Ready", func() bool {
 		lc, err := s.deps.Clients.LogicalClusters.Get(within, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 		return err == nil && lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady
 	})
 	if err := s.deps.Clients.LogicalClusters.Delete(within, corev1alpha1.LogicalClusterName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nothing is left of the forged cluster", func() bool { return len(s.keys(t, "forger")) == 0 })
+	until.So(t, "nothing is left of the forged cluster", func() bool { return len(s.keys(t, "forger")) == 0 })
 	if ws := s.ready(t, clusters.Root, "victim"); ws.UID != victim.UID || ws.DeletionTimestamp != nil {
 		t.Errorf("the forger deleted the workspace of its victim: %+v", ws.ObjectMeta)
 	}
@@ -231,7 +232,7 @@ func TestRootComesBackWithItsContent(t *testing.T) {
 	if err := s.deps.Clients.LogicalClusters.Delete(root, corev1alpha1.LogicalClusterName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another root Ready", func() bool {
+	until.So(t, "another root Ready", func() bool {
 		lc, err := s.deps.Clients.LogicalClusters.Get(root, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 		return err == nil && lc.UID != old.UID && lc.Status.Phase == corev1alpha1.LogicalClusterPhaseReady
 	})
@@ -247,7 +248,7 @@ func TestANamespaceGoesWithItsContentAndSaysWhatItWaitsFor(t *testing.T) {
 	if err := namespaces.Delete(ctx, "mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the condition NamespaceFinalizersRemaining", func() bool {
+	until.So(t, "the condition NamespaceFinalizersRemaining", func() bool {
 		ns, err := namespaces.Get(ctx, "mine", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -260,7 +261,7 @@ func TestANamespaceGoesWithItsContentAndSaysWhatItWaitsFor(t *testing.T) {
 		return false
 	})
 	release()
-	eventually(t, "the namespace gone", func() bool {
+	until.So(t, "the namespace gone", func() bool {
 		_, err := namespaces.Get(ctx, "mine", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -275,7 +276,7 @@ func TestANamespaceOfRootGoesWhileAFinalizerHoldsTheDeletedRoot(t *testing.T) {
 	s.lead(t)
 	root := clusters.With(t.Context(), clusters.Root)
 	var lc *corev1alpha1.LogicalCluster
-	eventually(t, "root has a finalizer of somebody's", func() (done bool) {
+	until.So(t, "root has a finalizer of somebody's", func() (done bool) {
 		var err error
 		if lc, err = s.deps.Clients.LogicalClusters.Get(root, corev1alpha1.LogicalClusterName, metav1.GetOptions{}); err != nil {
 			return false
@@ -288,7 +289,7 @@ func TestANamespaceOfRootGoesWhileAFinalizerHoldsTheDeletedRoot(t *testing.T) {
 	if err := s.deps.Clients.LogicalClusters.Delete(root, corev1alpha1.LogicalClusterName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the controllers know that root is deleted", func() bool {
+	until.So(t, "the controllers know that root is deleted", func() bool {
 		cached, ok := s.deps.Informers.LogicalClusters.Get(clusters.Key{Cluster: clusters.Root, Name: corev1alpha1.LogicalClusterName})
 		return ok && cached.DeletionTimestamp != nil
 	})
@@ -296,7 +297,7 @@ func TestANamespaceOfRootGoesWhileAFinalizerHoldsTheDeletedRoot(t *testing.T) {
 	if err := namespaces.Delete(root, "mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the namespace gone", func() bool {
+	until.So(t, "the namespace gone", func() bool {
 		_, err := namespaces.Get(root, "mine", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -328,7 +329,7 @@ func TestOwnerReferencesWorkOnRealStorage(t *testing.T) {
 		if err := configMaps.Delete(ctx, "owner", metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the owner gone, policy "+string(policy), func() bool { return isGone(ctx, s, "owner") })
+		until.So(t, "the owner gone, policy "+string(policy), func() bool { return isGone(ctx, s, "owner") })
 		if stays {
 			left, err := configMaps.Get(ctx, "child", metav1.GetOptions{})
 			if err != nil || len(left.OwnerReferences) > 0 {
@@ -336,7 +337,7 @@ func TestOwnerReferencesWorkOnRealStorage(t *testing.T) {
 			}
 			continue
 		}
-		eventually(t, "the child gone, policy "+string(policy), func() bool { return isGone(ctx, s, "child") })
+		until.So(t, "the child gone, policy "+string(policy), func() bool { return isGone(ctx, s, "child") })
 	}
 }
 

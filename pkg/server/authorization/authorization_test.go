@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"go.uber.org/goleak"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/webhooks"
+	"github.com/regent-project/regent/test/until"
 )
 
 func TestMain(m *testing.M) {
@@ -243,29 +243,17 @@ func TestAnswersAreRememberedForAsLongAsTheFileSays(t *testing.T) {
 		return authorizationv1.SubjectAccessReviewStatus{}
 	}
 	h.answer.Store(&no)
-	took := until(t, "the right's end", func() bool { got, _ := ask(t, a, "mine", ann, "get"); return got != authorizer.DecisionAllow })
+	took := until.So(t, "the right's end", func() bool { got, _ := ask(t, a, "mine", ann, "get"); return got != authorizer.DecisionAllow })
 	t.Logf("with a TTL of 400ms a right that was withdrawn ended after %v", took)
 
 	yes := allowAll
 	h.answer.Store(&yes)
 	writeFile(t, file, header+rbac+h.entry("hook", "Deny", ""))
-	until(t, "the right", func() bool { got, _ := ask(t, a, "mine", ann, "get"); return got == authorizer.DecisionAllow })
+	until.So(t, "the right", func() bool { got, _ := ask(t, a, "mine", ann, "get"); return got == authorizer.DecisionAllow })
 	writeFile(t, file, header+"- {type: Node, name: node}\n")
 	writeFile(t, file, header+rbac)
-	took = until(t, "the webhook's end", func() bool { got, _ := ask(t, a, "mine", ann, "get"); return got != authorizer.DecisionAllow })
+	took = until.So(t, "the webhook's end", func() bool { got, _ := ask(t, a, "mine", ann, "get"); return got != authorizer.DecisionAllow })
 	t.Logf("a webhook that was taken out of the file is not asked any more after %v", took)
-}
-
-func until(t *testing.T, what string, done func() bool) time.Duration {
-	t.Helper()
-	began := time.Now()
-	for !done() {
-		if time.Since(began) > 20*time.Second {
-			t.Fatal(what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-	return time.Since(began)
 }
 
 // A webhook that hangs keeps no more requests waiting than the limit. What it has answered before counts meanwhile.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/regent-project/regent/test/until"
 )
 
 // watcher is the connection of a client that watches. It counts what arrives.
@@ -107,11 +109,11 @@ func writeBeside(b *testing.B, where string, watchers int) (cpu, median float64)
 			create(cluster, namespace, "first")
 		}
 	}
-	eventually(b, "all watch", func() bool { return elsewhere.Load() >= int64(watchers) })
+	until.So(b, "all watch", func() bool { return elsewhere.Load() >= int64(watchers) })
 	for n := range 100 {
 		create("here", "default", fmt.Sprintf("warm%d", n))
 	}
-	eventually(b, "the watcher has seen them", func() bool { return here.Load() >= 100 })
+	until.So(b, "the watcher has seen them", func() bool { return here.Load() >= 100 })
 	runtime.GC()
 	const writes = 500
 	var took []time.Duration
@@ -121,7 +123,7 @@ func writeBeside(b *testing.B, where string, watchers int) (cpu, median float64)
 		create("here", "default", fmt.Sprintf("x%d", n))
 		took = append(took, time.Since(began))
 	}
-	eventually(b, "the watcher has seen them", func() bool { return here.Load() >= 100+writes })
+	until.So(b, "the watcher has seen them", func() bool { return here.Load() >= 100+writes })
 	cpu = float64((cpuTime() - before).Microseconds()) / writes
 	if got := elsewhere.Load(); got != int64(watchers) {
 		b.Errorf("the others have seen %d objects, want %d", got, watchers)

@@ -19,6 +19,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/test/until"
 )
 
 var boundWidgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
@@ -100,7 +101,7 @@ func newSharing(t *testing.T) *sharing {
 			done <- struct{}{}
 		}()
 	}
-	eventually(t, "the sources follow their caches", func() bool { return s.informers.Definitions.Handlers() == 1 && s.informers.APIBindings.Handlers() == 1 })
+	until.So(t, "the sources follow their caches", func() bool { return s.informers.Definitions.Handlers() == 1 && s.informers.APIBindings.Handlers() == 1 })
 	t.Cleanup(func() {
 		cancel()
 		<-done
@@ -133,7 +134,7 @@ func TestWhatIsBoundIsOneContentForAllClustersAndCostsNoRead(t *testing.T) {
 	for _, cluster := range []string{"x7", "y7"} {
 		s.bindings.Set(boundIn(cluster, "1"))
 	}
-	eventually(t, "the caches have it", func() bool { return len(s.Definitions("x7")) == 1 && len(s.Definitions("y7")) == 1 })
+	until.So(t, "the caches have it", func() bool { return len(s.Definitions("x7")) == 1 && len(s.Definitions("y7")) == 1 })
 	x, y := s.find(t, "x7"), s.find(t, "y7")
 	if x == nil || y == nil || x.Content != y.Content || x.when.Cluster != "x7" || x.when.Name != "w" || x.when.Resource.Resource != "apibindings" {
 		t.Fatalf("%+v, %+v", x, y)
@@ -181,7 +182,7 @@ func TestWatchesEndWhenABindingSaysSomethingElse(t *testing.T) {
 	s.schemas.Set(copied("2", "2"))
 	s.bindings.Set(boundIn("x7", "1"))
 	s.bindings.Set(boundIn("y7", "1"))
-	eventually(t, "the caches have it", func() bool {
+	until.So(t, "the caches have it", func() bool {
 		return len(s.Definitions("x7")) == 1 && len(s.Definitions("y7")) == 1 && s.informers.APIResourceSchemas.Len() == 2
 	})
 	x, y, all := s.find(t, "x7"), s.find(t, "y7"), s.Everywhere(boundWidgets)
@@ -191,12 +192,12 @@ func TestWatchesEndWhenABindingSaysSomethingElse(t *testing.T) {
 	labelled := boundIn("x7", "1")
 	labelled.Labels = map[string]string{"a": "b"}
 	s.bindings.Set(labelled)
-	eventually(t, "the label is there", func() bool { return s.find(t, "x7").when != x.when })
+	until.So(t, "the label is there", func() bool { return s.find(t, "x7").when != x.when })
 	if over(x.changed) || over(all.changed) {
 		t.Error("watches end with a label")
 	}
 	s.bindings.Set(boundIn("x7", "2"))
-	eventually(t, "it is another schema", func() bool { return over(x.changed) && over(all.changed) })
+	until.So(t, "it is another schema", func() bool { return over(x.changed) && over(all.changed) })
 	if over(y.changed) {
 		t.Error("the watches of another cluster have ended")
 	}
@@ -204,7 +205,7 @@ func TestWatchesEndWhenABindingSaysSomethingElse(t *testing.T) {
 		t.Errorf("%d contents", len(all.Contents))
 	}
 	s.bindings.Delete(clusters.Key{Cluster: "x7", Name: "w"})
-	eventually(t, "one is left", func() bool { return over(all.changed) && len(s.Everywhere(boundWidgets).Contents) == 1 })
+	until.So(t, "one is left", func() bool { return over(all.changed) && len(s.Everywhere(boundWidgets).Contents) == 1 })
 	if s.find(t, "x7") != nil {
 		t.Error("it is there without a binding")
 	}
@@ -215,16 +216,16 @@ func TestAllClustersAreToldOfDefinitionsAndBindingsAlike(t *testing.T) {
 	s := newSharing(t)
 	s.schemas.Set(copied("1", "1"))
 	s.bindings.Set(boundIn("x7", "1"))
-	eventually(t, "the caches have it", func() bool { return len(s.Definitions("x7")) == 1 })
+	until.So(t, "the caches have it", func() bool { return len(s.Definitions("x7")) == 1 })
 	all := s.Everywhere(boundWidgets)
 	d := controllertest.Definition("y7", "example.com", "Widget", apiextensionsv1.NamespaceScoped)
 	s.definitions.Set(d)
-	eventually(t, "a definition ends it", func() bool { return over(all.changed) })
+	until.So(t, "a definition ends it", func() bool { return over(all.changed) })
 	if all = s.Everywhere(boundWidgets); len(all.Contents) != 2 {
 		t.Errorf("%d contents", len(all.Contents))
 	}
 	s.definitions.Delete(clusters.Key{Cluster: "y7", Name: "widgets.example.com"})
-	eventually(t, "they agree again", func() bool { return over(all.changed) && len(s.Everywhere(boundWidgets).Contents) == 1 })
+	until.So(t, "they agree again", func() bool { return over(all.changed) && len(s.Everywhere(boundWidgets).Contents) == 1 })
 	if none := s.Everywhere(schema.GroupResource{Group: "example.com", Resource: "nothings"}); len(none.Contents) != 0 || len(s.Union[0].(*Own).shown.everywhere) > 1 {
 		t.Errorf("what nobody has is remembered: %v", s.Union[0].(*Own).shown.everywhere)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/etcdtest"
+	"github.com/regent-project/regent/test/until"
 )
 
 // late is a replica whose cache of definitions has stopped. stored is the definition as storage has it.
@@ -107,7 +108,7 @@ func newLate(t *testing.T) *late {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the watch cache is filled", func() bool { return stored.Ready() == nil })
+	until.So(t, "the watch cache is filled", func() bool { return stored.Ready() == nil })
 	return l
 }
 
@@ -172,7 +173,7 @@ func TestCustomObjectsCountAmongWhatALogicalClusterHas(t *testing.T) {
 			t.Fatalf("create: %d", code)
 		}
 	}
-	eventually(t, "they are counted", func() bool { return l.client.StoredIn("x7").Objects == before+2 })
+	until.So(t, "they are counted", func() bool { return l.client.StoredIn("x7").Objects == before+2 })
 	if has := l.client.Stored("x7", Resource); has.Objects != 2 || has.Bytes == 0 {
 		t.Errorf("of custom objects: %+v", has)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/test/until"
 )
 
 var widgetsResource = schema.GroupResource{Group: "example.com", Resource: "widgets"}
@@ -40,7 +41,7 @@ func inClusters(t *testing.T, n int) (*Own, func(properties string)) {
 	return own, func(properties string) {
 		source.Set(in("c00000", properties))
 		revision++
-		eventually(t, "the cache has it", func() bool {
+		until.So(t, "the cache has it", func() bool {
 			d, _ := informer.Get(first)
 			return d.ResourceVersion == strconv.Itoa(revision)
 		})

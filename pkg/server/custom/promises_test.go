@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/test/until"
 )
 
 func specOf(obj map[string]any) map[string]any { return obj["spec"].(map[string]any) }
@@ -82,7 +84,7 @@ func TestWhatNobodyDefinesAnyMoreIsCollected(t *testing.T) {
 	w.create(t, "aa"+widgetsIn, widget("x", `{}`))
 	w.define(t, "aa", widgets(`, "shape": {"type": "string"}`))
 	w.get(t, "aa"+widgetsIn+"/x")
-	eventually(t, "the first content is collected", func() bool {
+	until.So(t, "the first content is collected", func() bool {
 		runtime.GC()
 		w.server.handlers.mu.Lock()
 		defer w.server.handlers.mu.Unlock()

@@ -33,6 +33,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/pkg/server/webhooks"
 	"github.com/regent-project/regent/test/etcdtest"
+	"github.com/regent-project/regent/test/until"
 )
 
 // world is a server of custom resources over an etcd of its own, without authentication and without built-in resources.
@@ -93,7 +94,7 @@ func newWorld(t testing.TB) *world {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the watch cache is filled", func() bool { return stored.Ready() == nil })
+	until.So(t, "the watch cache is filled", func() bool { return stored.Ready() == nil })
 	return w
 }
 
@@ -366,16 +367,6 @@ func next(t *testing.T, events <-chan string, n int) (got []string) {
 		}
 	}
 	return got
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for start := time.Now(); !is(); {
-		if time.Since(start) > 30*time.Second {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
 }
 
 // widgets is a definition of Widgets with a schema, in one version, whose field spec.color can be selected by.

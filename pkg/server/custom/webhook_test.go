@@ -17,6 +17,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/regent-project/regent/test/until"
 )
 
 // hook is a conversion webhook. In version v1 a Widget has spec.color, in version v2 it has spec.paint.
@@ -376,7 +378,7 @@ func TestAWebhookThatHangsHoldsUpItsOwnOnly(t *testing.T) {
 			hung <- code
 		}()
 	}
-	eventually(t, "the webhook has been called", func() bool { return h.calls.Load() == laneWidth })
+	until.So(t, "the webhook has been called", func() bool { return h.calls.Load() == laneWidth })
 	w.create(t, "cc"+widgetsIn, widget("b", `{}`))
 	w.get(t, "cc"+widgetsIn)
 	w.get(t, "aa"+widgetsIn) // of the version that is stored nobody has to ask
@@ -398,7 +400,7 @@ func TestAWebhookThatHangsHoldsUpItsOwnOnly(t *testing.T) {
 	if message, _ := out["message"].(string); code != http.StatusInternalServerError || !strings.Contains(message, "did not answer in time") || h.calls.Load() > calls {
 		t.Errorf("right after it hung: %d %v, after %d calls, and %d before", code, out, h.calls.Load(), calls)
 	}
-	eventually(t, "it is asked again", func() bool {
+	until.So(t, "it is asked again", func() bool {
 		code, _ := w.do(t, http.MethodGet, "aa"+widgets2, "", "")
 		return code == http.StatusOK
 	})
@@ -416,7 +418,7 @@ func TestNothingWaitsForAWebhookThatNobodyWaitsForAnyMore(t *testing.T) {
 	}
 	h.hang(t)
 	w.create(t, "aa"+widgetsIn, widget("a", `{"color":"red"}`))
-	eventually(t, "the webhook has been called", func() bool { return h.calls.Load() >= laneWidth })
+	until.So(t, "the webhook has been called", func() bool { return h.calls.Load() >= laneWidth })
 	w.define(t, "aa", widgets("")) // which ends the watches
 	for _, events := range watches {
 		for e := range events {
@@ -487,7 +489,7 @@ func TestControllersReadMetadataAndDeleteWithoutAWebhook(t *testing.T) {
 	h.set(nil)
 	// What they did not mean to change is as it was, in the version in which it was stored.
 	for name, field := range map[string]string{"held": "red", "new": "blue"} {
-		eventually(t, "the webhook is asked again", func() bool {
+		until.So(t, "the webhook is asked again", func() bool {
 			code, out := w.do(t, http.MethodGet, "aa"+widgets2+"/"+name, "", "")
 			return code == http.StatusOK && specOf(out)["paint"] == field
 		})

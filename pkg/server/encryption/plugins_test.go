@@ -9,16 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kms "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/testing/v2"
-)
 
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !so(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
-}
+	"github.com/regent-project/regent/test/until"
+)
 
 // plugin returns a provider whose keys are in a KMS, and how to start the plugin.
 func plugin(t *testing.T, name string) (provider string, start func() *kms.Base64Plugin) {
@@ -41,7 +34,7 @@ func TestAKMSIsExchangedWhenItsSuccessorWorks(t *testing.T) {
 
 	var stored []byte
 	var err error
-	eventually(t, "the plugin is in use", func() bool {
+	until.So(t, "the plugin is in use", func() bool {
 		stored, err = secrets.TransformToStorage(t.Context(), []byte("hush"), of)
 		return err == nil
 	})
@@ -49,12 +42,12 @@ func TestAKMSIsExchangedWhenItsSuccessorWorks(t *testing.T) {
 		t.Fatalf("%.40q", stored)
 	}
 	f.have(two, one)
-	eventually(t, "the fault is told", func() bool { return k.Fault() != nil })
+	until.So(t, "the fault is told", func() bool { return k.Fault() != nil })
 	if again, err := secrets.TransformToStorage(t.Context(), []byte("hush"), of); err != nil || !strings.HasPrefix(string(again), "k8s:enc:kms:v2:one:") {
 		t.Errorf("with a plugin that does not run: %.40q, %v", again, err)
 	}
 	startTwo()
-	eventually(t, "the plugin that runs now is in use", func() bool { return k.Fault() == nil })
+	until.So(t, "the plugin that runs now is in use", func() bool { return k.Fault() == nil })
 	if again, err := secrets.TransformToStorage(t.Context(), []byte("hush"), of); err != nil || !strings.HasPrefix(string(again), "k8s:enc:kms:v2:two:") {
 		t.Errorf("%.40q, %v", again, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/regent-project/regent/test/until"
 )
 
 // roomy is an etcd of 16 MiB that looks after its room so often.
@@ -18,15 +20,6 @@ func roomy(t *testing.T, period time.Duration) *Server {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !so(); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not so: %s", what)
-		}
-	}
 }
 
 var megabyte = strings.Repeat("x", 1<<20)
@@ -42,7 +35,7 @@ func TestAnEtcdThatIsFullOfHistoryTakesWritesAgain(t *testing.T) {
 		_, err := client.Put(t.Context(), "k", fmt.Sprint(n, megabyte))
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			refused++
-			eventually(t, "writes are taken again", func() bool {
+			until.Within(t, 3*time.Minute, "writes are taken again", func() bool {
 				_, err := client.Put(t.Context(), "small", "")
 				return err == nil
 			})

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/test/etcdtest"
+	"github.com/regent-project/regent/test/until"
 )
 
 // Providers of an EncryptionConfiguration.
@@ -148,7 +148,7 @@ func TestAReplicaWithoutTheKeyIsNotReadyAndSaysWhy(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- check.Run(ctx) }()
-		until(t, name+": it is said to be unready for its keys", func() bool {
+		until.So(t, name+": it is said to be unready for its keys", func() bool {
 			err := check.Check(nil)
 			return err != nil && strings.Contains(err.Error(), "--encryption-provider-config") && strings.Contains(err.Error(), secretKey(cfg.Prefix))
 		})
@@ -158,16 +158,6 @@ func TestAReplicaWithoutTheKeyIsNotReadyAndSaysWhy(t *testing.T) {
 		}
 		if !bytes.Equal(storedAt(t, client, secretKey(cfg.Prefix)), stored) {
 			t.Errorf("%s: it has written another secret", name)
-		}
-	}
-}
-
-// until waits for what must happen soon.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(what + ": not within a minute")
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/regent-project/regent/test/until"
 )
 
 func TestMain(m *testing.M) {
@@ -84,30 +86,20 @@ func has(m *sync.Map, value string) bool {
 	return ok
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
-
 func TestAnOldValueWorksUntilItsLastUserHasGone(t *testing.T) {
 	f := follow(t)
-	eventually(t, "the first value does not work", func() bool { return has(&f.working, "one") })
+	until.So(t, "the first value works", func() bool { return has(&f.working, "one") })
 	value, done := f.Use()
 	_, doneToo := f.Use()
 	f.write(t, "two")
-	eventually(t, "the second value is not in force", func() bool { return f.now() == "two" && has(&f.working, "two") })
+	until.So(t, "the second value is in force", func() bool { return f.now() == "two" && has(&f.working, "two") })
 	done()
 	<-time.After(50 * time.Millisecond)
 	if value != "one" || has(&f.retired, "one") {
 		t.Errorf("%s was ended while somebody used it", value)
 	}
 	doneToo()
-	eventually(t, "the first value's work goes on", func() bool { return has(&f.retired, "one") })
+	until.So(t, "the first value's work has ended", func() bool { return has(&f.retired, "one") })
 	f.end()
 	if !has(&f.retired, "two") {
 		t.Error("Run returned before the work had ended")
@@ -120,13 +112,13 @@ func TestAnOldValueWorksUntilItsLastUserHasGone(t *testing.T) {
 func TestAFaultyFileChangesNothingAndCountsOnce(t *testing.T) {
 	f := follow(t)
 	f.write(t, "bad")
-	eventually(t, "the fault does not count", func() bool { return f.faults.Load() == 1 })
+	until.So(t, "the fault counts", func() bool { return f.faults.Load() == 1 })
 	f.write(t, "bad") // as a tool that writes the same again
 	if f.now() != "one" {
 		t.Errorf("the value is %q", f.now())
 	}
 	f.write(t, "three")
-	eventually(t, "the mended file is not in force", func() bool { return f.now() == "three" })
+	until.So(t, "the mended file is in force", func() bool { return f.now() == "three" })
 	if n := f.faults.Load(); n != 1 {
 		t.Errorf("%d faults", n)
 	}
@@ -138,7 +130,7 @@ func TestAFileThatIsWrittenInItsPlaceIsFollowed(t *testing.T) {
 		if err := os.WriteFile(f.file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, content+" is not in force", func() bool { return f.now() == content })
+		until.So(t, content+" is in force", func() bool { return f.now() == content })
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/regent-project/regent/test/until"
 )
 
 // Patience is how long a scenario waits for what must happen. It is no promise about speed: only a hang is longer.
@@ -26,15 +28,7 @@ func Eventually(t testing.TB, what string, so func() bool) {
 // EventuallyIn is Eventually with another bound.
 func EventuallyIn(t testing.TB, within time.Duration, what string, so func() bool) {
 	t.Helper()
-	for began := time.Now(); !so(); {
-		waited := time.Since(began)
-		if waited > within {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-		// What takes long is asked for less often: the answer is mostly one of a replica's metrics, which costs
-		// some 10 ms of CPU.
-		time.Sleep(min(max(waited/10, 10*time.Millisecond), 250*time.Millisecond))
-	}
+	until.Within(t, within, what, so)
 }
 
 // Throughout checks again and again, for a while, that what is so.
