@@ -17,6 +17,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/aggregation"
+	"github.com/regent-project/regent/test/until"
 )
 
 // roles are the ClusterRoles of the cluster x7, by name. A role is a list of resources that it allows to get.
@@ -116,7 +117,7 @@ func (r roles) lead(from *clusters.Informer[*rbacv1.ClusterRole], clients contro
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	eventually(r.T, what, func() bool { return done(c.(controllers.Reporter).Report()) })
+	until.So(r.T, what, func() bool { return done(c.(controllers.Reporter).Report()) })
 	cancel()
 	if err := <-ended; err != nil {
 		r.Error(err)
