@@ -1,3 +1,8 @@
+// Package serviceaccounts makes the tokens of service accounts, and says whose a token is. A service account is of one
+// logical cluster, and so is its token: the claims name the cluster.
+//
+// A token is a signed JWT with upstream's claims. It is worth nothing once the account has gone: each use looks whether
+// the account, and the Secret to which the token may be bound, still have the uids that it names.
 package serviceaccounts
 
 import (
@@ -8,6 +13,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	"gopkg.in/go-jose/go-jose.v2/jwt"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
@@ -57,4 +63,23 @@ func (i *Issuer) Issue(g Grant) (Token, error) {
 		return Token{}, fmt.Errorf("cannot sign the token of service account %s/%s: %w", g.Account.Namespace, g.Account.Name, err)
 	}
 	return Token{Text: text, ID: c.ID, Expires: expires}, nil
+}
+
+// claims are what a token says.
+type claims struct {
+	jwt.Claims
+	Private private `json:"kubernetes.io"`
+}
+
+// private are upstream's private claims, and kcp's for the logical cluster.
+type private struct {
+	ClusterName string     `json:"clusterName"`
+	Namespace   string     `json:"namespace"`
+	Account     reference  `json:"serviceaccount"`
+	Secret      *reference `json:"secret,omitempty"`
+}
+
+type reference struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
 }

@@ -129,3 +129,49 @@ func (r *Runner) EveryReplica(ctx context.Context) error {
 		}
 	}
 }
+
+// Leader returns the function that package election calls for each term. It runs the controllers of the given scopes,
+// and returns when everything that the term started has ended.
+func (r *Runner) Leader(scopes ...controllers.Scope) election.LeadFunc {
+	leader, err := supervisor.NewLeader(r.supervision(controllers.LeaderOnly), r.cfg.Registry, scopes...)
+	if err != nil { // not where New has registered the same metrics
+		return func(context.Context, election.Term) error { return err }
+	}
+	return func(ctx context.Context, term election.Term) error { return r.lead(ctx, leader, term) }
+}
+
+func (r *Runner) lead(ctx context.Context, leader *supervisor.Leader[controllers.Deps], term election.Term) error {
+	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Lease, term.Epoch(), term.Takeover())
+	defer measured()
+	return r.run(workCtx, set{
+		scope: controllers.LeaderOnly, user: r.cfg.LeaderToken, token: term.Token(), measure: timeline.writes(ctx),
+		begun: func(clients controllers.Clients) func() { return r.record(ctx, timeline, term, clients) },
+		run:   func(ctx context.Context, deps controllers.Deps) error { return leader.Lead(ctx, term, deps) },
+	})
+}
+
+// Status is how a controller of the registry is doing on this replica.
+type Status struct {
+	Scope controllers.Scope
+	supervisor.Status
+}
+
+// Status returns how all controllers of the registry are doing, in its order. One that has not run yet is stopped. It
+// does not block.
+func (r *Runner) Status() []Status {
+	known := map[string]supervisor.Status{}
+	for _, probe := range r.probes {
+		for _, s := range probe.Status() {
+			known[s.Controller] = s
+		}
+	}
+	all := r.cfg.Registry.Scoped(controllers.Scopes...)
+	out := make([]Status, len(all))
+	for n, d := range all {
+		out[n] = Status{d.Scope, supervisor.Status{Controller: d.Name, State: supervisor.Stopped}}
+		if s, ok := known[d.Name]; ok {
+			out[n].Status = s
+		}
+	}
+	return out
+}

@@ -6,11 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/transport"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control"
 )
@@ -174,3 +177,30 @@ func (f *firstWrite) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper lets client-go find the transport beneath, to cancel requests.
 func (f *firstWrite) WrappedRoundTripper() http.RoundTripper { return f.next }
+
+// record makes the spans of a takeover, after the fact: one of it all, and one of each phase. The caller holds mu.
+func (t *timeline) record(ctx context.Context) {
+	tracers := controllers.TracersOf(ctx)
+	if tracers == nil {
+		return
+	}
+	at := t.takeover
+	began := map[phase]time.Time{
+		detectPhase: at.Symptom, breakPhase: at.Decided, acquirePhase: at.Sent,
+		cachesPhase: at.Acquired, reconcilePhase: at.Acquired, writePhase: at.Acquired,
+	}
+	end := at.Acquired
+	for p, took := range t.reached {
+		if over := began[p].Add(took); over.After(end) {
+			end = over
+		}
+	}
+	ctx, whole := tracers.Terms.Start(ctx, "takeover", trace.WithNewRoot(), trace.WithTimestamp(at.Symptom), trace.WithAttributes(
+		attribute.String("regent.lease", t.lease), attribute.Int64("regent.epoch", t.epoch), attribute.String("regent.trigger", string(at.Trigger)),
+	))
+	for p, took := range t.reached {
+		_, span := tracers.Terms.Start(ctx, string(p), trace.WithTimestamp(began[p]))
+		span.End(trace.WithTimestamp(began[p].Add(took)))
+	}
+	whole.End(trace.WithTimestamp(end))
+}

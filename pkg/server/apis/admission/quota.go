@@ -12,6 +12,8 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -167,3 +169,24 @@ func sizeOf(obj runtime.Object) int64 {
 }
 
 var _ admission.ValidationInterface = (*Quota)(nil)
+
+// The limits that a write can reach.
+const (
+	limitObjects    = "objects"
+	limitBytes      = "bytes"
+	limitWorkspaces = "workspaces"
+	limitDepth      = "depth"
+)
+
+// The cluster is no label: there may be 100,000.
+var quotaRefused = metrics.NewCounterVec(&metrics.CounterOpts{
+	Name: "regent_quota_refused_total", StabilityLevel: metrics.ALPHA,
+	Help: "Writes that were refused because their logical cluster would have stored more than it may, by the limit: objects, bytes, workspaces or depth.",
+}, []string{"limit"})
+
+func init() {
+	legacyregistry.MustRegister(quotaRefused)
+	for _, limit := range []string{limitObjects, limitBytes, limitWorkspaces, limitDepth} {
+		quotaRefused.WithLabelValues(limit).Add(0)
+	}
+}

@@ -3,6 +3,8 @@ package clusters
 import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // BoundSchemas is the logical cluster with the APIResourceSchemas that APIBindings of this shard use: for each of them
@@ -26,3 +28,28 @@ func BoundSchemaKey(of *apisv1alpha2.BoundAPIResource) Key {
 func BoundSchemaKeyOf(uid, plural, group string) Key {
 	return Key{Cluster: BoundSchemas, Name: "u" + uid + "." + plural + "." + group}
 }
+
+// The finalizers of the shard's own controllers. Only they remove them.
+const (
+	// WorkspaceFinalizer keeps a Workspace until its logical cluster has gone.
+	WorkspaceFinalizer = corev1alpha1.LogicalClusterFinalizerName
+	// ContentFinalizer keeps a LogicalCluster until the content of its cluster has gone.
+	ContentFinalizer = "regent.dev/content"
+)
+
+// Identities of service accounts, which one logical cluster has.
+const (
+	// IdentityClusterExtra is the extra of a user that names the logical cluster whose service account it is. It is
+	// kcp's.
+	IdentityClusterExtra = "authentication.kcp.io/cluster-name"
+	// IdentityGroupPrefix begins the groups that a service account has in all clusters but its own:
+	// <prefix><cluster> for all accounts of a cluster, and <prefix><cluster>:<namespace>:<name> for one.
+	IdentityGroupPrefix = "system:cluster:"
+)
+
+// BuiltInVersion is the resourceVersion of objects that every logical cluster has, though none is stored. No stored
+// object has it: the first write to an etcd makes version 2.
+const BuiltInVersion = "1"
+
+// IsBuiltIn reports whether an object is built in: it can be read, and neither changed nor deleted.
+func IsBuiltIn(obj metav1.Object) bool { return obj.GetResourceVersion() == BuiltInVersion }
