@@ -68,13 +68,13 @@ type commit struct {
 	line int
 }
 
-var abbreviated = regexp.MustCompile(`\b[0-9a-f]{7,12}\b`)
+var abbreviation = regexp.MustCompile(`\b[0-9a-f]{7,12}\b`)
 
 // commits returns what may be the names of commits, numbers and words too, in the order of their lines: git knows which
 // it has.
 func commits(page string) (out []commit) {
 	for n, line := range strings.Split(page, "\n") {
-		for _, name := range abbreviated.FindAllString(line, -1) {
+		for _, name := range abbreviation.FindAllString(line, -1) {
 			if !slices.ContainsFunc(out, func(c commit) bool { return c.name == name }) {
 				out = append(out, commit{name, n + 1})
 			}

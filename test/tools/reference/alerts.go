@@ -63,7 +63,7 @@ func (r *alertingRule) write(page *strings.Builder) error {
 		if part.text == "" {
 			return fmt.Errorf("alert %s of deploy/prometheus/rules.yaml has no annotation %q: say it there", r.Alert, strings.ToLower(part.name))
 		}
-		fmt.Fprintf(page, "- *%s*: %s\n", part.name, linked(part.text))
+		fmt.Fprintf(page, "- *%s*: %s\n", part.name, link(part.text))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ var (
 	namedPage  = regexp.MustCompile(`docs/([A-Z-]+\.md)(#[a-z-]+)?`)
 )
 
-// linked makes links of the pages that an annotation names, and words of the labels.
-func linked(text string) string {
+// link makes links of the pages that an annotation names, and words of the labels.
+func link(text string) string {
 	return namedPage.ReplaceAllString(alertLabel.ReplaceAllString(text, "*$1*"), "[$1](../$1$2)")
 }

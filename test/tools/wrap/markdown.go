@@ -89,7 +89,7 @@ func wrapBlock(begin string, lines []string) (out []string) {
 	}
 	hanging := strings.Repeat(" ", len(begin))
 	line, empty := begin, true
-	for _, word := range unbroken(strings.Join(lines, "\n")[len(begin):]) {
+	for _, word := range splitWords(strings.Join(lines, "\n")[len(begin):]) {
 		if !empty && width(line+" "+word) > most && !marker.MatchString(word) {
 			out = append(out, line)
 			line, empty = hanging, true
@@ -105,9 +105,9 @@ func wrapBlock(begin string, lines []string) (out []string) {
 	return append(out, line)
 }
 
-// unbroken returns the words of a text. A span of code is one with what stands around it, because programs read it,
+// splitWords returns the words of a text. A span of code is one with what stands around it, because programs read it,
 // too.
-func unbroken(text string) (words []string) {
+func splitWords(text string) (words []string) {
 	word := ""
 	for _, piece := range pieces.FindAllString(text, -1) {
 		if strings.TrimSpace(piece) == "" {

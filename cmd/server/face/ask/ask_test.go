@@ -101,7 +101,7 @@ func TestAnyReplicaIsAskedToHaveTheLeaderStepDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if change, err = client.Succeeded(t.Context(), of, change, time.Now()); err != nil {
+	if change, err = client.AwaitSuccessor(t.Context(), of, change, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if change.From != statustest.A || change.To != statustest.B || change.After != 6 || asked != 1 {
@@ -164,7 +164,7 @@ func TestAReplicaThatLeadsAlreadyNeedNotBeWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if change, err = client.Succeeded(t.Context(), of, change, time.Now()); err != nil {
+	if change, err = client.AwaitSuccessor(t.Context(), of, change, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if !change.LedAlready() || change.To != statustest.A || change.After != 5 || change.Took != 0 {
