@@ -91,7 +91,7 @@ func (a *Authorizer) decide(cluster logicalcluster.Name, policy Policy, attr aut
 	who := in(v.cluster, attr.GetUser())
 	entered, allowed := who.local || !gate, false
 	var missing []error
-	v.visit(who, namespace, func(rule held, err error) bool {
+	v.visit(who, namespace, func(rule ownRule, err error) bool {
 		if err != nil {
 			missing = append(missing, err)
 			return true

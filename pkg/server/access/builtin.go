@@ -69,7 +69,7 @@ func newBuiltIn() policySet {
 		rule([]string{"create", "patch", "update"}, "", "events"),
 		rule([]string{"create", "patch", "update"}, "events.k8s.io", "events"),
 		rule(slices.Concat(read, write), "coordination.k8s.io", "leases", "leasecandidates"),
-		// What somebody may delete, objects of his may keep from being deleted for a while.
+		// What a user may delete, that user's objects may keep from being deleted for a while.
 		rule([]string{"update"}, "", "configmaps/finalizers", "secrets/finalizers", "serviceaccounts/finalizers"),
 		rule([]string{"update"}, "coordination.k8s.io", "leases/finalizers", "leasecandidates/finalizers"),
 	})

@@ -32,7 +32,7 @@ func (c cached) RoleBindings(cluster logicalcluster.Name, namespace string, of [
 }
 
 // about finds bindings by an index, because a cluster may have thousands. If a user has many names, each binding is
-// returned once: otherwise one that names all of his groups would be looked through for each of them.
+// returned once: otherwise one that names all of its groups would be looked through for each of them.
 func about[T clusters.Object](in *clusters.Informer[T], cluster logicalcluster.Name, namespace string, of []Subject) (out []T) {
 	var seen map[clusters.Key]struct{}
 	if len(of) > fewGroups {

@@ -232,7 +232,7 @@ func put[T clusters.Object](w *town, list *[]T, obj T, resource string, ref *rba
 	w.judge(what, anyway)
 }
 
-// mayAnyway reports whether the verbs escalate and bind allow the writer more than he has, by the model.
+// mayAnyway reports whether the verbs escalate and bind allow the writer more than it has, by the model.
 func (w *town) mayAnyway(namespace, name, resource string, ref *rbacv1.RoleRef) bool {
 	p := permission{verb: "escalate", namespace: namespace, group: rbacv1.GroupName, resource: resource, name: name}
 	if ref != nil {
@@ -246,7 +246,7 @@ func (w *town) mayAnyway(namespace, name, resource string, ref *rbacv1.RoleRef) 
 	return modelOf(w.policy, "c", w.writer, all)[p]
 }
 
-// judge compares what everybody may do now with what he, or the writer, could do before.
+// judge compares what everybody may do now with what they, or the writer, could do before.
 func (w *town) judge(what string, anyway bool) {
 	w.settle()
 	before := w.rights
@@ -259,14 +259,14 @@ func (w *town) judge(what string, anyway bool) {
 	for who, rights := range w.rights {
 		for p := range rights {
 			if !before[who][p] && !before["bob+devs"][p] {
-				w.Fatalf("%s: %s may %+v now, which neither he nor the writer could", what, who, p)
+				w.Fatalf("%s: %s may %+v now, which neither they nor the writer could", what, who, p)
 			}
 		}
 	}
 }
 
-// I14: nobody gives a right that he does not have, whatever he writes one after the other: neither to himself nor to
-// others.
+// I14: nobody gives a right that they do not have, whatever they write one after the other: neither to themselves nor
+// to others.
 func TestNoSequenceOfAllowedWritesGivesARightThatTheWriterDidNotHaveI14(t *testing.T) {
 	counts := &counts{}
 	rapid.Check(t, func(t *rapid.T) {

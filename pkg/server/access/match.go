@@ -9,7 +9,7 @@ import (
 )
 
 // allows reports whether the rule allows a request in the namespace that it was looked up for.
-func (h held) allows(a authorizer.Attributes) bool {
+func (h ownRule) allows(a authorizer.Attributes) bool {
 	return (h.everywhere || a.IsResourceRequest()) && matches(h.PolicyRule, a)
 }
 

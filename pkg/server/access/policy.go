@@ -75,8 +75,8 @@ func (v view) withAggregated(role *rbacv1.ClusterRole) [][]rbacv1.PolicyRule {
 	return parts
 }
 
-// held is a rule that a user has.
-type held struct {
+// ownRule is a rule that a user has.
+type ownRule struct {
 	*rbacv1.PolicyRule
 	// everywhere says that a ClusterRoleBinding gives it. What a RoleBinding gives is good for resources of its
 	// namespace only, whatever the rule says of non-resource URLs.
@@ -86,7 +86,7 @@ type held struct {
 // visit calls do with each rule that a user has in a namespace, or in the whole cluster if namespace is empty, until do
 // returns false. It calls do with an error for a role that does not exist. Each role is visited once, however many
 // bindings name it: otherwise whoever may write bindings could make one request cost as much as they like.
-func (v view) visit(who *identity, namespace string, do func(held, error) bool) {
+func (v view) visit(who *identity, namespace string, do func(ownRule, error) bool) {
 	var visited roleSet
 	// each visits the role of a binding. Whether the role is new is asked first, because a user may have a hundred
 	// bindings to one role.
@@ -97,11 +97,11 @@ func (v view) visit(who *identity, namespace string, do func(held, error) bool) 
 		visited.add(ref)
 		parts, err := v.rulesOf(ref, namespace)
 		if err != nil {
-			return do(held{}, err)
+			return do(ownRule{}, err)
 		}
 		for _, rules := range parts {
 			for i := range rules {
-				if !do(held{&rules[i], namespace == ""}, nil) {
+				if !do(ownRule{&rules[i], namespace == ""}, nil) {
 					return false
 				}
 			}

@@ -86,8 +86,8 @@ func Remembering(next authenticator.Request) authenticator.Request {
 
 // CountedAs returns the names under which limits count the request in ctx, whose user is who: user is one in all
 // clusters, and person has all that are told apart by nobody but a cluster, as its service accounts. They are of the
-// one who has sent the request: whoever may impersonate others in his own cluster must not use up what they have. A
-// member of system:masters vouches for whom he names.
+// one who has sent the request: a user that may impersonate others in its own cluster must not use up what they have. A
+// member of system:masters vouches for those it names.
 func CountedAs(ctx context.Context, who user.Info) (user, person string) {
 	if sender, ok := ctx.Value(requesterKey{}).(*requester); ok {
 		if sent := sender.user(); sent != nil && !isMaster(sent) {

@@ -16,7 +16,7 @@ import (
 // rightsOf returns the rules that a user has in a namespace of a logical cluster, or in the whole cluster if namespace
 // is empty, by a policy. missing are roles that are bound and do not exist.
 func rightsOf(policy Policy, cluster logicalcluster.Name, who user.Info, namespace string) (rules []rbacv1.PolicyRule, missing []error) {
-	view{Policy: policy, cluster: cluster}.visit(in(cluster, who), namespace, func(rule held, err error) bool {
+	view{Policy: policy, cluster: cluster}.visit(in(cluster, who), namespace, func(rule ownRule, err error) bool {
 		if err != nil {
 			missing = append(missing, err)
 			return true
@@ -66,7 +66,7 @@ func words(rules []rbacv1.PolicyRule) (n int) {
 	return n
 }
 
-// maxReviewed is how many rules somebody is shown of what he may do.
+// maxReviewed is how many rules users are shown of what they may do.
 const maxReviewed = 10_000
 
 // Rights returns the rules that a user has in a namespace of the context's logical cluster, and why these may not be

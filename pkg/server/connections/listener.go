@@ -51,9 +51,9 @@ type listener struct {
 	open int
 	// clients has the number of open connections of each client that has any.
 	clients map[netip.Prefix]int
-	// refused counts the refusals since told, when the log last reported them.
-	refused int
-	told    time.Time
+	// refused counts the refusals since reported, when the log last told of them.
+	refused  int
+	reported time.Time
 }
 
 // Limit returns a listener that lets in no more connections than that. It logs who is refused.
@@ -127,12 +127,12 @@ func (c *listener) leave(client netip.Prefix) {
 func (c *listener) refuse(limit string, client netip.Prefix) {
 	refusedConnections.WithLabelValues(limit).Inc()
 	c.refused++
-	if time.Since(c.told) < refusalReminder {
+	if time.Since(c.reported) < refusalReminder {
 		return
 	}
 	c.log.Error(nil, "Connections are refused: find out who opens so many, or raise --max-connections and --max-connections-per-client",
 		"limit", limit, "client", client, "refused", c.refused, "open", c.open, "max-connections", c.total, "max-connections-per-client", c.perClient)
-	c.refused, c.told = 0, time.Now()
+	c.refused, c.reported = 0, time.Now()
 }
 
 // clientOf returns the client that a connection counts for.

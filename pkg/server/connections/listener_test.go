@@ -135,11 +135,11 @@ func TestMain(m *testing.M) {
 
 func TestOnlyALimitThatSomebodyHasSetIsToldAsTooHigh(t *testing.T) {
 	for total, want := range map[int]bool{0: false, 1: false, 1 << 30: descriptors() > 0} {
-		told := false
-		log := funcr.New(func(_, _ string) { told = true }, funcr.Options{})
+		logged := false
+		log := funcr.New(func(_, _ string) { logged = true }, funcr.Options{})
 		Limit(klog.NewContext(t.Context(), log), nil, Limits{Total: total})
-		if told != want {
-			t.Errorf("limit %d: told is %v", total, told)
+		if logged != want {
+			t.Errorf("limit %d: told is %v", total, logged)
 		}
 	}
 }

@@ -33,7 +33,7 @@ type Bound struct {
 	informers controllers.Informers
 	contents  *Contents
 	live      LiveBindings
-	shown     shown
+	answers   answers
 
 	mu sync.Mutex
 	// read are the contents of schemas that were read, by the schemas' names.
@@ -42,7 +42,7 @@ type Bound struct {
 
 // NewBound returns the definitions that informers have.
 func NewBound(informers controllers.Informers, contents *Contents, live LiveBindings) *Bound {
-	return &Bound{informers: informers, contents: contents, live: live, shown: newShown(), read: map[string]weak.Pointer[Content]{}}
+	return &Bound{informers: informers, contents: contents, live: live, answers: newAnswers(), read: map[string]weak.Pointer[Content]{}}
 }
 
 // Run ends watches whose bindings change, until ctx ends.
@@ -143,7 +143,7 @@ func (b *Bound) Everywhere(resource schema.GroupResource) Everywhere {
 
 // everywhere implements part.
 func (b *Bound) everywhere(resource schema.GroupResource, keep bool) Everywhere {
-	return b.shown.all(resource.String(), keep, func(set func(logicalcluster.Name, *Content)) {
+	return b.answers.all(resource.String(), keep, func(set func(logicalcluster.Name, *Content)) {
 		for _, of := range b.informers.APIBindings.ByIndex(controllers.ByResource, resource.String()) {
 			if c := b.contentIn(of, resource); c != nil {
 				set(clusters.KeyOf(of).Cluster, c)
@@ -171,14 +171,14 @@ func (b *Bound) contentIn(of binding, resource schema.GroupResource) *Content {
 
 // show returns what a binding says of a resource, or what a later state of it says that was shown already.
 func (b *Bound) show(of binding, resource schema.GroupResource, s *apisv1alpha1.APIResourceSchema) (*Definition, error) {
-	b.shown.mu.Lock()
-	defer b.shown.mu.Unlock()
+	b.answers.mu.Lock()
+	defer b.answers.mu.Unlock()
 	return b.showLocked(of, resource, s)
 }
 
 func (b *Bound) showLocked(of binding, resource schema.GroupResource, s *apisv1alpha1.APIResourceSchema) (*Definition, error) {
 	key := clusters.Key{Cluster: clusters.KeyOf(of).Cluster, Name: resource.String()}
-	return b.shown.show(key, of, apisv1alpha2.Resource("apibindings"), func() (*Definition, error) {
+	return b.answers.show(key, of, apisv1alpha2.Resource("apibindings"), func() (*Definition, error) {
 		content, err := b.contentOf(s)
 		if err != nil {
 			return nil, err
@@ -222,7 +222,7 @@ func (b *Bound) refresh(of binding) {
 	for _, r := range of.Status.BoundResources {
 		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
 		key := clusters.Key{Cluster: clusters.KeyOf(of).Cluster, Name: resource.String()}
-		b.shown.refresh(key, func() *Content {
+		b.answers.refresh(key, func() *Content {
 			for _, now := range b.informers.APIBindings.ByIndex(controllers.ByBound, controllers.BoundValue(key.Cluster, resource)) {
 				if c := b.contentIn(now, resource); c != nil {
 					return c

@@ -226,8 +226,8 @@ func TestAllClustersAreToldOfDefinitionsAndBindingsAlike(t *testing.T) {
 	}
 	s.definitions.Delete(clusters.Key{Cluster: "y7", Name: "widgets.example.com"})
 	until.So(t, "they agree again", func() bool { return over(all.changed) && len(s.Everywhere(boundWidgets).Contents) == 1 })
-	if none := s.Everywhere(schema.GroupResource{Group: "example.com", Resource: "nothings"}); len(none.Contents) != 0 || len(s.Union[0].(*Own).shown.everywhere) > 1 {
-		t.Errorf("what nobody has is remembered: %v", s.Union[0].(*Own).shown.everywhere)
+	if none := s.Everywhere(schema.GroupResource{Group: "example.com", Resource: "nothings"}); len(none.Contents) != 0 || len(s.Union[0].(*Own).answers.everywhere) > 1 {
+		t.Errorf("what nobody has is remembered: %v", s.Union[0].(*Own).answers.everywhere)
 	}
 }
 

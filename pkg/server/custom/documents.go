@@ -22,7 +22,7 @@ import (
 // are the same for all clusters that define the same.
 type documents struct {
 	whole  *whole
-	kept   *kept
+	cache  *documentCache
 	making making
 
 	mu      sync.Mutex
@@ -37,8 +37,8 @@ type builtInDocuments struct {
 }
 
 func newDocuments() *documents {
-	d := &documents{kept: newKept()}
-	d.whole = newWhole(d.kept)
+	d := &documents{cache: newDocumentCache()}
+	d.whole = newWhole(d.cache)
 	return d
 }
 
@@ -100,7 +100,7 @@ func resourcesOf(definitions []*Definition, gv schema.GroupVersion) (list []meta
 // all returns the handler of /apis, which has what is built in and what the definitions add.
 func (d *documents) all(req *http.Request, definitions []*Definition, next http.Handler) (http.Handler, error) {
 	id := identify(definitions)
-	if there, ok := d.kept.get(req.Context(), "discovery "+id); ok {
+	if there, ok := d.cache.get(req.Context(), "discovery "+id); ok {
 		return there.(http.Handler), nil
 	}
 	builtIn, err := d.own(req, next)
@@ -117,7 +117,7 @@ func (d *documents) all(req *http.Request, definitions []*Definition, next http.
 		made.list.Groups = append(made.list.Groups, g.entry())
 		made.all.Items = append(made.all.Items, g.aggregated())
 	}
-	d.kept.add(req.Context(), "discovery "+id, made, len(definitions)*listedBytes)
+	d.cache.add(req.Context(), "discovery "+id, made, len(definitions)*listedBytes)
 	return made, nil
 }
 
@@ -147,7 +147,7 @@ func (d *documents) own(req *http.Request, next http.Handler) (*builtInDocuments
 func ask(req *http.Request, next http.Handler, accept string, into any) error {
 	inner := req.Clone(req.Context())
 	inner.Method, inner.Header = http.MethodGet, http.Header{"Accept": {accept}}
-	answer := &recorded{header: http.Header{}, code: http.StatusOK}
+	answer := &recording{header: http.Header{}, code: http.StatusOK}
 	next.ServeHTTP(answer, inner)
 	if answer.code != http.StatusOK {
 		return apierrors.NewInternalError(fmt.Errorf("what is built in cannot be told: %s answers %d", req.URL.Path, answer.code))
@@ -159,20 +159,20 @@ func ask(req *http.Request, next http.Handler, accept string, into any) error {
 }
 
 // recorded is an answer that is kept in memory.
-type recorded struct {
+type recording struct {
 	header http.Header
 	code   int
 	body   []byte
 }
 
 // Header implements http.ResponseWriter.
-func (r *recorded) Header() http.Header { return r.header }
+func (r *recording) Header() http.Header { return r.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (r *recorded) WriteHeader(code int) { r.code = code }
+func (r *recording) WriteHeader(code int) { r.code = code }
 
 // Write implements http.ResponseWriter.
-func (r *recorded) Write(p []byte) (int, error) {
+func (r *recording) Write(p []byte) (int, error) {
 	r.body = append(r.body, p...)
 	return len(p), nil
 }

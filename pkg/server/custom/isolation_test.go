@@ -118,7 +118,7 @@ func TestWhateverIsDoneToCustomObjectsIsDoneToNoOthers(t *testing.T) {
 	}
 }
 
-// A token says where a list goes on. Whoever has one of another list is shown no more than his own.
+// A token says where a list goes on. With one of another list a user is shown no more than its own.
 func TestATokenToContinueLeadsToNoOtherList(t *testing.T) {
 	w := newWorld(t)
 	lists := map[string]neighbour{

@@ -80,11 +80,11 @@ func (d *documents) schemas(w http.ResponseWriter, req *http.Request, definition
 
 // encoded returns the schemas of an API version as a client accepts them. It keeps nothing else of them: decoded they
 // are five times as large.
-func (d *documents) encoded(req *http.Request, definitions []*Definition, gv schema.GroupVersion, id string) (*recorded, error) {
+func (d *documents) encoded(req *http.Request, definitions []*Definition, gv schema.GroupVersion, id string) (*recording, error) {
 	accept := strings.Join(req.Header.Values("Accept"), ",")
 	key := "openapi " + gv.String() + " " + id + " " + accept
-	if there, ok := d.kept.get(req.Context(), key); ok {
-		return there.(*recorded), nil
+	if there, ok := d.cache.get(req.Context(), key); ok {
+		return there.(*recording), nil
 	}
 	// those who wait for a large one, or ask again after a timeout, do not make it several times
 	made, err := d.making.lock(req.Context(), key)
@@ -92,8 +92,8 @@ func (d *documents) encoded(req *http.Request, definitions []*Definition, gv sch
 		return nil, apierrors.NewTimeoutError("the document of an API group is being made: try again", 1)
 	}
 	defer made()
-	if there, ok := d.kept.get(req.Context(), key); ok {
-		return there.(*recorded), nil
+	if there, ok := d.cache.get(req.Context(), key); ok {
+		return there.(*recording), nil
 	}
 	service, err := schemasOf(definitions, gv)
 	if err != nil {
@@ -102,10 +102,10 @@ func (d *documents) encoded(req *http.Request, definitions []*Definition, gv sch
 	inner := req.Clone(req.Context())
 	inner.Method, inner.Header = http.MethodGet, http.Header{"Accept": {accept}}
 	inner.URL.RawQuery = "" // upstream's hash would be another
-	answer := &recorded{header: http.Header{}, code: http.StatusOK}
+	answer := &recording{header: http.Header{}, code: http.StatusOK}
 	service.HandleGroupVersion(answer, inner)
 	answer.header.Del("Content-Length") // of all of it, which is not always asked for
-	d.kept.add(req.Context(), key, answer, len(key)+len(answer.body))
+	d.cache.add(req.Context(), key, answer, len(key)+len(answer.body))
 	return answer, nil
 }
 

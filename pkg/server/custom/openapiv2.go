@@ -30,7 +30,7 @@ const smallInWhole = 512 << 10
 
 // whole is the OpenAPI v2 document of each logical cluster: all schemas in one.
 type whole struct {
-	kept *kept
+	cache *documentCache
 	// clusters has one document made at a time for each logical cluster, so that no cluster has others wait for
 	// more than one of its own. large and small have room for one document each, so that the memory they take is
 	// bounded, and most clusters do not wait for the few that define very much.
@@ -42,8 +42,8 @@ type whole struct {
 	builtIn atomic.Pointer[spec.Swagger]
 }
 
-func newWhole(in *kept) *whole {
-	return &whole{kept: in, large: make(chan struct{}, 1), small: make(chan struct{}, 1), form: handlerOf(emptyDocument())}
+func newWhole(in *documentCache) *whole {
+	return &whole{cache: in, large: make(chan struct{}, 1), small: make(chan struct{}, 1), form: handlerOf(emptyDocument())}
 }
 
 // emptyDocument returns the smallest document that can be encoded in all forms.
@@ -70,7 +70,7 @@ func (o *whole) serve(w http.ResponseWriter, req *http.Request, all []*Definitio
 	}
 	mediaType := form.header.Get("Content-Type")
 	key := "openapi v2 " + mediaType + " " + identify(definitions)
-	if there, ok := o.kept.get(req.Context(), key); ok {
+	if there, ok := o.cache.get(req.Context(), key); ok {
 		return true, there.(*packed).serve(w, req)
 	}
 	made, err := o.make(req, key, mediaType, definitions, next)
@@ -133,7 +133,7 @@ func (o *whole) make(req *http.Request, key, mediaType string, definitions []*De
 		return nil, err
 	}
 	defer made()
-	if there, ok := o.kept.get(req.Context(), key); ok {
+	if there, ok := o.cache.get(req.Context(), key); ok {
 		return there.(*packed), nil
 	}
 	builtIn := o.builtIn.Load()
@@ -152,7 +152,7 @@ func (o *whole) make(req *http.Request, key, mediaType string, definitions []*De
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("encode the schemas of custom resources for OpenAPI v2: %w", err))
 	}
-	o.kept.add(req.Context(), key, document, len(document.body))
+	o.cache.add(req.Context(), key, document, len(document.body))
 	return document, nil
 }
 
@@ -211,8 +211,8 @@ type onlyHandler struct{ http.Handler }
 func (o *onlyHandler) Handle(_ string, h http.Handler) { o.Handler = h }
 
 // answerOf returns the whole answer of a handler.
-func answerOf(ctx context.Context, h http.Handler, accept string) *recorded {
-	answer := &recorded{header: http.Header{}, code: http.StatusOK}
+func answerOf(ctx context.Context, h http.Handler, accept string) *recording {
+	answer := &recording{header: http.Header{}, code: http.StatusOK}
 	req := (&http.Request{Method: http.MethodGet, Header: http.Header{"Accept": {accept}}}).WithContext(ctx)
 	h.ServeHTTP(answer, req)
 	return answer

@@ -29,11 +29,11 @@ func BenchmarkWholeDocument(b *testing.B) {
 				definitions = append(definitions, &Definition{Content: content})
 				size += content.size
 			}
-			var last *kept
+			var last *documentCache
 			sent := 0
 			for b.Loop() {
 				answer := httptest.NewRecorder()
-				last = newKept()
+				last = newDocumentCache()
 				o := newWhole(last)
 				o.builtIn.Store(emptyDocument())
 				req := httptest.NewRequest(http.MethodGet, "/openapi/v2", nil)

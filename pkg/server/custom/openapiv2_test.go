@@ -144,7 +144,7 @@ func TestDocumentsOfOneClusterDoNotHoldUpThoseOfOthers(t *testing.T) {
 }
 
 func documentsTakeTurns(t *testing.T) {
-	o := newWhole(newKept())
+	o := newWhole(newDocumentCache())
 	in := func(cluster logicalcluster.Name) context.Context { return clusters.With(t.Context(), cluster) }
 	turn := func(cluster logicalcluster.Name, size int) func() {
 		made, err := o.turn(in(cluster), size)
@@ -180,7 +180,7 @@ func documentsTakeTurns(t *testing.T) {
 }
 
 func TestWhoGoesAwayDoesNotWaitForTheDocumentsOfOthers(t *testing.T) {
-	o := newWhole(newKept())
+	o := newWhole(newDocumentCache())
 	o.small <- struct{}{} // somebody makes one, and is not done
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

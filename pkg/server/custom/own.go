@@ -24,12 +24,12 @@ type Own struct {
 	informer *clusters.Informer[crd]
 	contents *Contents
 	live     Live
-	shown    shown
+	answers  answers
 }
 
 // NewOwn returns the definitions that an informer with the index controllers.ByName has.
 func NewOwn(informer *clusters.Informer[crd], contents *Contents, live Live) *Own {
-	return &Own{informer: informer, contents: contents, live: live, shown: newShown()}
+	return &Own{informer: informer, contents: contents, live: live, answers: newAnswers()}
 }
 
 // Run ends watches whose definitions change, until ctx ends.
@@ -75,8 +75,8 @@ func (o *Own) Definitions(cluster logicalcluster.Name) []*Definition {
 		if !established(d) {
 			continue
 		}
-		if shown, err := o.show(d); err == nil {
-			all = append(all, shown)
+		if definition, err := o.show(d); err == nil {
+			all = append(all, definition)
 		}
 	}
 	return inOrder(all)
@@ -89,7 +89,7 @@ func (o *Own) Everywhere(resource schema.GroupResource) Everywhere {
 
 // everywhere implements part.
 func (o *Own) everywhere(resource schema.GroupResource, keep bool) Everywhere {
-	return o.shown.all(resource.String(), keep, func(set func(logicalcluster.Name, *Content)) {
+	return o.answers.all(resource.String(), keep, func(set func(logicalcluster.Name, *Content)) {
 		for _, d := range o.informer.ByIndex(controllers.ByName, resource.String()) {
 			set(clusters.KeyOf(d).Cluster, o.contentOf(d))
 		}
@@ -101,11 +101,11 @@ func (o *Own) contentOf(d crd) *Content {
 	if !established(d) {
 		return nil
 	}
-	shown, err := o.showLocked(d)
+	definition, err := o.showLocked(d)
 	if err != nil {
 		return nil
 	}
-	return shown.Content
+	return definition.Content
 }
 
 // established reports whether a definition is served. One that has been established stays so.
@@ -113,14 +113,14 @@ func established(d crd) bool { return apihelpers.IsCRDConditionTrue(d, apiextens
 
 // show returns what a definition says, or what a later state of it says that was shown already.
 func (o *Own) show(d crd) (*Definition, error) {
-	o.shown.mu.Lock()
-	defer o.shown.mu.Unlock()
+	o.answers.mu.Lock()
+	defer o.answers.mu.Unlock()
 	return o.showLocked(d)
 }
 
 func (o *Own) showLocked(d crd) (*Definition, error) {
 	key := clusters.KeyOf(d)
-	return o.shown.show(key, d, apiextensionsv1.Resource("customresourcedefinitions"), func() (*Definition, error) {
+	return o.answers.show(key, d, apiextensionsv1.Resource("customresourcedefinitions"), func() (*Definition, error) {
 		content, err := o.contents.Of(&d.Spec, &d.Status.AcceptedNames)
 		if err != nil {
 			return nil, err
@@ -136,7 +136,7 @@ func (o *Own) showLocked(d crd) (*Definition, error) {
 
 // refresh looks at a definition that has changed.
 func (o *Own) refresh(key clusters.Key) {
-	o.shown.refresh(key, func() *Content {
+	o.answers.refresh(key, func() *Content {
 		if d, ok := o.informer.Get(key); ok {
 			return o.contentOf(d)
 		}

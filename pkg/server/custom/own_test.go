@@ -66,8 +66,8 @@ func TestWhatAllClustersDefineChangesWithEachOfThem(t *testing.T) {
 	if got := own.Everywhere(widgetsResource); len(got.Contents) != 1 || got.Contents[0] != before.Contents[0] || over(got.changed) {
 		t.Errorf("all say the same again: %d contents", len(got.Contents))
 	}
-	if none := own.Everywhere(schema.GroupResource{Group: "example.com", Resource: "gadgets"}); len(none.Contents) != 0 || len(own.shown.everywhere) != 1 {
-		t.Errorf("what nobody defines: %d contents, %d names are kept", len(none.Contents), len(own.shown.everywhere))
+	if none := own.Everywhere(schema.GroupResource{Group: "example.com", Resource: "gadgets"}); len(none.Contents) != 0 || len(own.answers.everywhere) != 1 {
+		t.Errorf("what nobody defines: %d contents, %d names are kept", len(none.Contents), len(own.answers.everywhere))
 	}
 }
 

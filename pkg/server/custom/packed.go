@@ -19,7 +19,7 @@ type packed struct {
 }
 
 // pack keeps what is needed of an answer.
-func pack(answer *recorded) (*packed, error) {
+func pack(answer *recording) (*packed, error) {
 	if answer.code != http.StatusOK {
 		return nil, fmt.Errorf("the answer is %d", answer.code)
 	}

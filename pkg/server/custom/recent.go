@@ -8,7 +8,7 @@ import (
 
 // recent has what was used last, by its key, within bounds. Each entry is charged to a logical cluster that uses it,
 // the one that has least. What is too much is taken from the cluster that has most: what that has not used for longest.
-// So whoever uses much drops what is his own, and nobody else waits until it is made again (I18). Make it with
+// So a cluster that uses much drops what is its own, and nobody else waits until it is made again (I18). Make it with
 // newRecent.
 type recent[K comparable, V any] struct {
 	most, mostBytes int

@@ -15,7 +15,7 @@ import (
 // predicate makes a view's predicate one of stored objects. In one logical cluster the key selects the kind. Over all
 // of them the predicate does. What fails tells of an object that the predicate could not judge.
 func (v *view) predicate(ctx context.Context, p storage.SelectionPredicate) (_ storage.SelectionPredicate, fails *failure) {
-	shown := p.GetAttrs
+	attributesOf := p.GetAttrs
 	p.GetAttrs = attributes
 	if p.Field == nil {
 		p.Field = fields.Everything()
@@ -24,7 +24,7 @@ func (v *view) predicate(ctx context.Context, p storage.SelectionPredicate) (_ s
 	selected := ofKind{Selector: p.Field, kind: collection(v.kind), kinds: kindsIn(ctx), everywhere: cluster == clusters.Wildcard}
 	for _, r := range p.Field.Requirements() {
 		if r.Field != fieldName && r.Field != fieldNamespace {
-			selected.view, selected.attributes, selected.ctx, selected.short = v, shown, ctx, shortenedIn(p.Field)
+			selected.view, selected.attributes, selected.ctx, selected.short = v, attributesOf, ctx, shortenedIn(p.Field)
 		}
 	}
 	selected.failed = newFailure()
@@ -89,11 +89,11 @@ func (s ofKind) Matches(of fields.Fields) bool {
 		return false
 	}
 	find := func() (fields.Set, error) {
-		shown, err := s.view.decode(s.ctx, unsafe.Slice(unsafe.StringData(raw), len(raw)))
+		visible, err := s.view.decode(s.ctx, unsafe.Slice(unsafe.StringData(raw), len(raw)))
 		if err != nil {
 			return nil, err
 		}
-		_, set, err := s.attributes(shown)
+		_, set, err := s.attributes(visible)
 		return set, err
 	}
 	// whoever waits for one holds up nobody else, and its error is for the one who has asked
@@ -104,7 +104,7 @@ func (s ofKind) Matches(of fields.Fields) bool {
 		}
 		return err == nil && s.Selector.Matches(set)
 	}
-	set, err := s.view.looked.of(raw, find)
+	set, err := s.view.lookups.of(raw, find)
 	return err == nil && s.short.Matches(set) // an object that cannot be shown has no fields
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// A tenant may open as many watches as he likes, and each of them is asked about each change.
+// A tenant may open as many watches as it likes, and each of them is asked about each change.
 func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
 	v := &view{
 		kind: schema.GroupKind{Group: "example.com", Kind: "Widget"}, namespaced: true, version: "v1", codec: unstructured.UnstructuredJSONScheme,
@@ -25,12 +25,12 @@ func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("x", 10_000) // the tenant chooses how long a value is
-	var looked atomic.Int64
+	var lookups atomic.Int64
 	predicate := func(selector string) storage.SelectionPredicate {
 		p, failed := v.predicate(t.Context(), storage.SelectionPredicate{
 			Label: labels.Everything(), Field: fields.ParseSelectorOrDie(selector),
 			GetAttrs: func(runtime.Object) (labels.Set, fields.Set, error) {
-				looked.Add(1)
+				lookups.Add(1)
 				return nil, fields.Set{"spec.size": "1", "spec.text": long}, nil
 			},
 		})
@@ -55,7 +55,7 @@ func TestAChangeIsLookedIntoOnceForAllWhoSelectByAField(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if n := looked.Load(); n != 1 {
-		t.Errorf("it was looked into %d times", n)
+	if n := lookups.Load(); n != 1 {
+		t.Errorf("it was lookups into %d times", n)
 	}
 }

@@ -15,9 +15,9 @@ import (
 // asks for the fields of each change, and of what was there before it, at about the same time.
 const maxLooked = 16
 
-// looked has the fields by which a view selects, of the objects that it looked into last. It is ready for use. All
+// lookups have the fields by which a view selects, of the objects that it looked into last. They are ready for use. All
 // methods may be called at any time on any goroutine.
-type looked struct {
+type lookups struct {
 	mu   sync.Mutex
 	last [maxLooked]*look
 	next int
@@ -39,7 +39,7 @@ type storedBytes struct {
 }
 
 // of returns the shortened fields of stored bytes. They are found once for all who ask at the same time, or soon after.
-func (l *looked) of(raw string, find func() (fields.Set, error)) (fields.Set, error) {
+func (l *lookups) of(raw string, find func() (fields.Set, error)) (fields.Set, error) {
 	one := l.at(storedBytes{weak.Make(unsafe.StringData(raw)), len(raw)})
 	one.once.Do(func() {
 		var found fields.Set
@@ -50,7 +50,7 @@ func (l *looked) of(raw string, find func() (fields.Set, error)) (fields.Set, er
 	return one.fields, one.err
 }
 
-func (l *looked) at(bytes storedBytes) *look {
+func (l *lookups) at(bytes storedBytes) *look {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, one := range l.last {

@@ -142,7 +142,7 @@ func TestServerSideApplyOfCustomObjects(t *testing.T) {
 	if code, out := send("two", "&force=true", `{"size":2,"color":"blue","ports":[{"name":"a","port":3}]}`); code != http.StatusOK {
 		t.Fatalf("%d %v", code, out)
 	}
-	if got := ports(); !slices.Equal(got, []string{"a3"}) { // b was the second one's, and he has left it out
+	if got := ports(); !slices.Equal(got, []string{"a3"}) { // b was the second one's, which has left it out
 		t.Errorf("forced: %v", got)
 	}
 	if code, out := send("one", "", `{}`); code != http.StatusOK || specOf(out)["color"] != "blue" {

@@ -36,7 +36,7 @@ type view struct {
 	// versions.
 	webhook *converter
 	others  versions
-	looked  looked
+	lookups lookups
 }
 
 // versions are the views of a content, by their versions. Nobody changes them after the first request.
@@ -117,11 +117,11 @@ func (v *view) fill(ctx context.Context, out runtime.Object, o *object) error {
 	if !ok || u == nil {
 		return nil
 	}
-	shown, err := v.show(ctx, o)
+	visible, err := v.show(ctx, o)
 	if err != nil {
 		return err
 	}
-	u.Object = shown.Object
+	u.Object = visible.Object
 	return nil
 }
 
@@ -184,11 +184,11 @@ func (v *view) Delete(
 ) error {
 	deleted := &object{}
 	err := v.Interface.Delete(ctx, key, deleted, preconditions, func(ctx context.Context, obj runtime.Object) error {
-		shown, err := v.show(ctx, obj.(*object))
+		visible, err := v.show(ctx, obj.(*object))
 		if err != nil {
 			return err
 		}
-		return validate(ctx, shown)
+		return validate(ctx, visible)
 	}, nil, opts)
 	if err != nil {
 		return err
@@ -203,16 +203,16 @@ func (v *view) GuaranteedUpdate(
 ) error {
 	updated := &object{}
 	update := func(current runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		shown := v.empty()
+		visible := v.empty()
 		if o := current.(*object); o.body != nil {
 			u, err := v.show(ctx, o)
 			if err != nil {
 				return nil, nil, err
 			}
 			v.keepManagers(u)
-			shown = u
+			visible = u
 		}
-		wanted, ttl, err := tryUpdate(shown, res)
+		wanted, ttl, err := tryUpdate(visible, res)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -22,13 +22,14 @@ import (
 // flows says for whom requests count.
 //
 // A tenant is a logical cluster, by its name: its paths are many. So whoever makes many users in a cluster has no
-// larger share than others. A member of system:masters, and a member of the installation, is a tenant by himself, in
-// all clusters together: he gets into a cluster whose users flood it, and a script of his does not shut out its users.
+// larger share than others. A member of system:masters, and a member of the installation, is a tenant of its own, in
+// all clusters together: it gets into a cluster whose users flood it, and a script of its own does not shut out its
+// users.
 //
 // A user has no more in all clusters together than a cluster has: everybody may make workspaces. It is the one who has
-// sent the request that counts, and not whom he impersonates (access.CountedAs).
+// sent the request that counts, and not the one that is impersonated (access.CountedAs).
 //
-// Requests for clusters that no cache knows share one tenant: everybody can make up as many names as he likes.
+// Requests for clusters that no cache knows share one tenant: everybody can make up as many names as they like.
 type flows struct{ clusters *routing.Filter }
 
 // The tenants that are no clusters. No cluster has such a name.

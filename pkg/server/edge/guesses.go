@@ -25,27 +25,27 @@ const (
 )
 
 // guesses bound how often credentials are refused. Credentials that were accepted before always pass, and so do those
-// that this replica knows without asking anybody: whoever makes up tokens does not lock out others of his address. Only
-// new tokens that nobody but the webhook knows are told to try again. All methods may be called at any time on any
-// goroutine.
+// that this replica knows without asking anybody: a client that makes up tokens does not lock out others of its
+// address. Only new tokens that nobody but the webhook knows are told to try again. All methods may be called at any
+// time on any goroutine.
 type guesses struct {
 	here authenticator.Request // knows users without asking anybody outside of the installation
 	seed maphash.Seed
 
 	mu       sync.Mutex
-	known    map[uint64]struct{} // what was accepted, hashed
+	good     map[uint64]struct{} // what was accepted, hashed
 	guessers map[netip.Prefix]*rate.Limiter
 }
 
 func newGuesses(here authenticator.Request) *guesses {
-	return &guesses{here: here, seed: maphash.MakeSeed(), known: map[uint64]struct{}{}, guessers: map[netip.Prefix]*rate.Limiter{}}
+	return &guesses{here: here, seed: maphash.MakeSeed(), good: map[uint64]struct{}{}, guessers: map[netip.Prefix]*rate.Limiter{}}
 }
 
 // guess is what a request shows, and from where. The first answer about it counts: later ones are about tokens that the
 // request asks about.
 type guess struct {
 	of       *guesses
-	shown    uint64
+	hash     uint64
 	from     netip.Prefix
 	answered sync.Once
 }
@@ -54,7 +54,7 @@ type guessKey struct{}
 
 // begin returns the request for which an answer is learnt, or false if the address has guessed too often.
 func (g *guesses) begin(req *http.Request) (*http.Request, bool) {
-	a := &guess{of: g, shown: g.hash(req, req.Header.Get("Authorization"), strings.Join(req.Header.Values("Sec-Websocket-Protocol"), ","))}
+	a := &guess{of: g, hash: g.hash(req, req.Header.Get("Authorization"), strings.Join(req.Header.Values("Sec-Websocket-Protocol"), ","))}
 	if g.mustWait(req, a) && !g.isKnownHere(req) {
 		return nil, false
 	}
@@ -73,14 +73,14 @@ func (g *guesses) mustWait(req *http.Request, a *guess) bool {
 	defer g.mu.Unlock()
 	a.from = networkOf(req.RemoteAddr)
 	// a front, which asks with the token of somebody, and says from where
-	if _, member := g.known[g.hash(req)]; member {
+	if _, member := g.good[g.hash(req)]; member {
 		if client, err := netip.ParseAddr(req.Header.Get("X-Forwarded-For")); err == nil {
 			a.from = connections.NetworkOf(client)
 		}
 	}
-	_, known := g.known[a.shown]
+	_, good := g.good[a.hash]
 	of := g.guessers[a.from]
-	return !known && of != nil && of.Tokens() < 1
+	return !good && of != nil && of.Tokens() < 1
 }
 
 // hash returns what stands for the certificate of a request and further credentials.
@@ -124,13 +124,13 @@ func (a *guess) learn(good bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if good {
-		if len(g.known) >= maxKnown {
-			clear(g.known)
+		if len(g.good) >= maxKnown {
+			clear(g.good)
 		}
-		g.known[a.shown] = struct{}{}
+		g.good[a.hash] = struct{}{}
 		return
 	}
-	delete(g.known, a.shown)
+	delete(g.good, a.hash)
 	of := g.guessers[a.from]
 	if of == nil {
 		if len(g.guessers) >= maxGuessers {

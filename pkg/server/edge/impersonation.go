@@ -16,7 +16,7 @@ import (
 
 // WithoutConstrainedImpersonation turns off upstream's constrained impersonation (KEP-5284), whatever its feature gate
 // says. It remembers for ten seconds who was allowed to impersonate whom, and does not know logical clusters: what an
-// administrator of one cluster may do there, he could do in all others, too. Impersonation by the verb impersonate
+// administrator of one cluster may do there, they could do in all others, too. Impersonation by the verb impersonate
 // remembers nothing.
 type WithoutConstrainedImpersonation struct{ featuregate.FeatureGate }
 

@@ -61,8 +61,8 @@ func TestStrangersHaveABudgetOfTheirOwn(t *testing.T) {
 	})
 }
 
-// Whoever makes up credentials has a budget for each address. Who was accepted before passes, from the same address,
-// too.
+// Made-up credentials have a budget for each address. Credentials that were accepted before pass, from the same
+// address, too.
 func TestWrongCredentialsHaveABudgetOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

@@ -53,7 +53,7 @@ func ofTenant(ctx context.Context, tenant string) fairness.Flow {
 	return fairness.Flow{Tenant: tenant, User: who.GetName(), Person: who.GetName()}
 }
 
-// Who makes many users in his cluster does not get more watches, and any other cluster still gets some.
+// Many users in one cluster do not get it more watches, and any other cluster still gets some.
 func TestWatchesOfOneClusterLeaveAsManyToOthersAsItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 8

@@ -13,10 +13,10 @@ type transformer struct {
 	keys     *Keys
 	resource schema.GroupResource
 	// last is kept because to find a resource's transformer costs more than to ask whether the keys are the same.
-	last atomic.Pointer[found]
+	last atomic.Pointer[choice]
 }
 
-type found struct {
+type choice struct {
 	in          *generation
 	transformer value.Transformer
 }
@@ -26,7 +26,7 @@ func (t *transformer) now() value.Transformer {
 	if last := t.last.Load(); last != nil && last.in == in {
 		return last.transformer
 	}
-	f := &found{in: in, transformer: in.transformers.TransformerForResource(t.resource)}
+	f := &choice{in: in, transformer: in.transformers.TransformerForResource(t.resource)}
 	t.last.Store(f)
 	return f.transformer
 }

@@ -94,7 +94,7 @@ func (d *Describer) TermsSoFar(ctx context.Context) (status.Terms, error) {
 	if err != nil {
 		return status.Terms{}, err
 	}
-	told := history.Told(entries, history.Now(d.Leader.Status()))
+	told := history.Terms(entries, history.Now(d.Leader.Status()))
 	if told == nil {
 		told = []status.Term{}
 	}

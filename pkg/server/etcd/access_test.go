@@ -159,8 +159,8 @@ func TestADamagedKeyIsNamedWithAdvice(t *testing.T) {
 	}
 }
 
-// Who has no key may connect all the same, until the handshake's time is up. Not so often that the process runs out of
-// file descriptors, for the API server is in it.
+// A client without a key may connect all the same, until the handshake's time is up. Not so often that the process runs
+// out of file descriptors, for the API server is in it.
 func TestStrangersDoNotTakeAllFileDescriptors(t *testing.T) {
 	const room = 32
 	s, err := Start(t.Context(), Config{Directory: t.TempDir(), connections: room})

@@ -89,9 +89,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.Close()
 		return nil, err
 	}
-	kept, stop := context.WithCancel(context.WithoutCancel(ctx))
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopKeepingRoom = stop
-	s.keepingRoom.Go(func() { s.keepRoom(kept, cmp.Or(cfg.roomPeriod, roomPeriod)) })
+	s.keepingRoom.Go(func() { s.keepRoom(keeping, cmp.Or(cfg.roomPeriod, roomPeriod)) })
 	klog.FromContext(ctx).Info("Embedded etcd serves", "endpoint", s.endpoint(), "directory", cfg.Directory)
 	return s, nil
 }

@@ -33,8 +33,8 @@ type Control struct {
 	Held func(ctx context.Context, held time.Duration)
 
 	watchers watchers
-	told     throttle
-	held     atomic.Int64
+	messages throttle
+	waiting  atomic.Int64
 }
 
 // Refusals are held back: clients that ask again at once would keep a CPU busy with them.
@@ -67,11 +67,11 @@ func (c *Control) Handle(
 	at := seatFrom(ctx)
 	at.take(c.Limiter, flow, places, size, leave)
 	defer func() {
-		held, leave := at.end()
+		total, leave := at.end()
 		if c.Held != nil {
-			c.Held(ctx, time.Duration(places)*held)
+			c.Held(ctx, time.Duration(places)*total)
 		}
-		// Who has written has his answer. To take the places back later needs nothing that could outlive the
+		// The writer has its answer. To take the places back later needs nothing that could outlive the
 		// server.
 		if later := c.lingers(ctx, digest.RequestInfo); later > 0 {
 			time.AfterFunc(later, leave)
@@ -88,7 +88,7 @@ func (c *Control) refused(ctx context.Context, flow Flow, err error) {
 		reason = reasonWaited
 	}
 	refused.WithLabelValues(reason).Inc()
-	if since, ok := c.told.now(time.Now()); ok {
+	if since, ok := c.messages.now(time.Now()); ok {
 		klog.FromContext(ctx).Info("Requests are refused with 429 because their tenant has too many: this one is an example",
 			"tenant", flow.Tenant, "user", flow.User, "why", err, "refusedSinceTheLastMessage", since)
 	}
@@ -96,8 +96,8 @@ func (c *Control) refused(ctx context.Context, flow Flow, err error) {
 
 // holdBack returns when the refusal may be sent. A request that has waited in vain is not held back any longer.
 func (c *Control) holdBack(ctx context.Context, err error) {
-	defer c.held.Add(-1)
-	if c.held.Add(1) > maxHeld || !errors.Is(err, ErrFull) {
+	defer c.waiting.Add(-1)
+	if c.waiting.Add(1) > maxHeld || !errors.Is(err, ErrFull) {
 		return
 	}
 	timer := time.NewTimer(holdFor)

@@ -191,8 +191,8 @@ func (l *Limiter) next() (*tenant, *member, *ticket) {
 	return of, user, first
 }
 
-// nextOf returns the request of a tenant that goes on next, if it fits. Whoever has his part already, elsewhere, is
-// passed over: the tenant's other users do not wait for him. The caller holds mu.
+// nextOf returns the request of a tenant that goes on next, if it fits. A user that has its part already, elsewhere, is
+// passed over: the tenant's other users do not wait for it. The caller holds mu.
 func (l *Limiter) nextOf(of *tenant) (user *member, first *ticket) {
 	for _, u := range of.users {
 		if u.waiting == 0 || user != nil && !u.before(&user.party) {

@@ -54,22 +54,22 @@ var registerMetrics = sync.OnceFunc(func() {
 
 // throttle lets one message through in a time.
 type throttle struct {
-	mu   sync.Mutex
-	last time.Time
-	kept int
+	mu      sync.Mutex
+	last    time.Time
+	backlog int
 }
 
 // tellEvery is how often refusals are logged at most.
 const tellEvery = 10 * time.Second
 
 // now returns true if it is time for a message, and how many were kept back since the last one.
-func (t *throttle) now(now time.Time) (kept int, ok bool) {
+func (t *throttle) now(now time.Time) (backlog int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now.Sub(t.last) < tellEvery {
-		t.kept++
+		t.backlog++
 		return 0, false
 	}
-	kept, t.kept, t.last = t.kept, 0, now
-	return kept, true
+	backlog, t.backlog, t.last = t.backlog, 0, now
+	return backlog, true
 }

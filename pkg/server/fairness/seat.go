@@ -33,7 +33,7 @@ var ErrSlow = errors.New("the answer is read slowly, and too many answers for th
 
 // seat is where a request has its places. It gives them back while the client keeps the request waiting that reads its
 // answer: then the request takes no CPU. What it has in memory counts among the answers that are read slowly, until its
-// end. Who has too much there is not waited for.
+// end. A client that has too much there is not waited for.
 //
 // The handler works on one goroutine, and a timer calls away on another.
 type seat struct {
@@ -47,7 +47,7 @@ type seat struct {
 	size    int // of its answer, in places
 	leave   func()
 	since   time.Time     // when it has taken its places
-	held    time.Duration // for how long it has had them before that
+	total   time.Duration // for how long it has had them before that
 	waits   bool          // for its client
 	reading func()        // gives back what its answer takes among those that are read slowly
 	left    time.Duration // of readerPatience; less than 0: beyond it
@@ -82,17 +82,17 @@ func (s *seat) take(l *Limiter, flow Flow, places, size int, leave func()) {
 
 // end says that the request needs no places any more. It returns how long it had them, and what gives them back. That
 // may be called later.
-func (s *seat) end() (held time.Duration, leave func()) {
+func (s *seat) end() (total time.Duration, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if leave = func() {}; s.leave != nil {
-		leave, s.held = s.leave, s.held+time.Since(s.since)
+		leave, s.total = s.leave, s.total+time.Since(s.since)
 	}
 	if s.reading != nil {
 		s.reading()
 	}
 	s.limiter, s.leave, s.reading = nil, nil, nil
-	return s.held, leave
+	return s.total, leave
 }
 
 // wait says that the request begins to wait for its client, until back is called. It returns how long the client may
@@ -131,7 +131,7 @@ func (s *seat) away() {
 		s.reading = leave
 	}
 	s.leave()
-	s.leave, s.held = nil, s.held+time.Since(s.since)
+	s.leave, s.total = nil, s.total+time.Since(s.since)
 }
 
 // back takes the places again, if they were given back, after the client has kept the request waiting for so long.

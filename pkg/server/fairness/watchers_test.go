@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// A write keeps its place for as long as its watchers are told of it. Who has written does not wait for that.
+// A write keeps its place for as long as its watchers are told of it. The writer does not wait for that.
 func TestAWriteKeepsItsPlaceWhileItsWatchersAreTold(t *testing.T) {
 	const open = 500
 	for _, c := range []struct {

@@ -98,7 +98,7 @@ func TestAThousandTermsStayBounded(t *testing.T) {
 	if writes != byWrites {
 		t.Errorf("%d writes for %d terms", writes, byWrites)
 	}
-	told := Told(entries, Entry{})
+	told := Terms(entries, Entry{})
 	if len(told) != Most || told[0].Epoch != all || told[Most-1].Epoch != all-Most+1 || told[0].EndCause != "" || told[1].EndCause != "death" {
 		t.Errorf("%d terms are told, from %+v to %+v", len(told), told[0], told[len(told)-1])
 	}

@@ -1,6 +1,6 @@
 // Package history keeps and tells the terms of a shard, so that operators can ask who led, and why, when the leader of
 // then is gone. Each leader writes one Entry in its term (Book). An Entry also tells how the terms before ended, so
-// that no term has to write at its end, and the ends of those that could not write are known, too (Told).
+// that no term has to write at its end, and the ends of those that could not write are known, too (Terms).
 package history
 
 import (

@@ -222,7 +222,7 @@ func play(t *testing.T, done []deed, late time.Duration) string {
 		time.Sleep(d.Pause)
 		synctest.Wait() // what is told and what was written are of one moment
 		for _, r := range replicas {
-			if b := s.judge(Told(s.entries(), Now(r.elector.Status()))); b != "" {
+			if b := s.judge(Terms(s.entries(), Now(r.elector.Status()))); b != "" {
 				broken = fmt.Sprintf("after %q, %s: %s", d.What, r.name, b)
 			}
 		}
@@ -236,10 +236,10 @@ func play(t *testing.T, done []deed, late time.Duration) string {
 		if broken != "" {
 			break
 		}
-		told := Told(s.entries(), Now(r.elector.Status()))
-		broken = s.judge(told)
-		if now := s.store.Lease(); len(told) == 0 || told[0].Holder != *now.Spec.HolderIdentity || !told[0].Ended.IsZero() {
-			broken = fmt.Sprintf("%s does not tell who leads: %+v", r.name, told)
+		terms := Terms(s.entries(), Now(r.elector.Status()))
+		broken = s.judge(terms)
+		if now := s.store.Lease(); len(terms) == 0 || terms[0].Holder != *now.Spec.HolderIdentity || !terms[0].Ended.IsZero() {
+			broken = fmt.Sprintf("%s does not tell who leads: %+v", r.name, terms)
 		}
 	}
 	for _, r := range append(replicas, killed...) {

@@ -28,7 +28,7 @@ type Keys struct {
 	// clients has the authorities for client certificates.
 	clients trust
 	// serving is nil if the operator has given a certificate. members is nil without an authority to sign it.
-	serving, members *shownPair
+	serving, members *pairSource
 	// fault says why what is in the files is not what is used. Nil: it is.
 	fault atomic.Pointer[error]
 }
@@ -53,14 +53,14 @@ func Open(directory, shard string, isMember bool) (*Keys, error) {
 		return nil, err
 	}
 	if authority != nil {
-		c.members = &shownPair{name: "members", names: []string{pki.ServerName}}
+		c.members = &pairSource{name: "members", names: []string{pki.ServerName}}
 	}
 	return c, c.use(&generation{bundle, authority})
 }
 
 // ServeAs returns what the listener shows: a certificate for names and addresses. The key stays in this process.
 func (c *Keys) ServeAs(names []string, addresses []net.IP) (dynamiccertificates.CertKeyContentProvider, error) {
-	c.names, c.addresses, c.serving = names, addresses, &shownPair{name: "serving"}
+	c.names, c.addresses, c.serving = names, addresses, &pairSource{name: "serving"}
 	return c.serving, c.sign(c.inUse.Load())
 }
 

@@ -29,7 +29,7 @@ var (
 var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(authorities, expiries, refusedGauge) })
 
 // tellAuthorities sets the metrics of what is in use.
-func tellAuthorities(b *pki.Bundle, serving *shownPair) {
+func tellAuthorities(b *pki.Bundle, serving *pairSource) {
 	registerMetrics()
 	authorities.Reset()
 	for _, ca := range b.Trusted() {

@@ -207,8 +207,8 @@ func (o *Options) missingFiles() []error {
 
 func (o *Options) webhookFaults() []error {
 	var errs []error
-	if known := []string{"v1", "v1beta1"}; !slices.Contains(known, o.TokenWebhook.Version) {
-		errs = append(errs, fmt.Errorf("--authentication-token-webhook-version %q must be one of %q", o.TokenWebhook.Version, known))
+	if versions := []string{"v1", "v1beta1"}; !slices.Contains(versions, o.TokenWebhook.Version) {
+		errs = append(errs, fmt.Errorf("--authentication-token-webhook-version %q must be one of %q", o.TokenWebhook.Version, versions))
 	}
 	if o.TokenWebhook.TTL < 0 {
 		errs = append(errs, fmt.Errorf("--authentication-token-webhook-cache-ttl %v must not be negative; 0 turns the cache off", o.TokenWebhook.TTL))

@@ -21,7 +21,7 @@ func (b *Bundle) Certify(m *Membership) (*Membership, error) {
 		return nil, fmt.Errorf("the membership of %s is another installation's, or has missed a roll: have a new one made, regent shard add --renew or regent front add", had.authority.Member)
 	}
 	out := *m
-	out.CertificateAuthority, out.Roll = string(b.CAPEM), b.roll.shown()
+	out.CertificateAuthority, out.Roll = string(b.CAPEM), b.roll.forMembers()
 	if had.authority.certificate.CheckSignatureFrom(b.ca) == nil {
 		return &out, nil
 	}

@@ -75,7 +75,7 @@ func (b *Bundle) NewMembership(m Member, root RootShard) (*Membership, error) {
 	}
 	return &Membership{
 		APIVersion: membershipVersion, Kind: membershipKind, Member: MemberName(m), Root: root,
-		CertificateAuthority: string(b.CAPEM), Certificate: string(certPEM), Key: string(keyPEM), Roll: b.roll.shown(),
+		CertificateAuthority: string(b.CAPEM), Certificate: string(certPEM), Key: string(keyPEM), Roll: b.roll.forMembers(),
 	}, nil
 }
 

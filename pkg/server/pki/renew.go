@@ -133,8 +133,8 @@ func (b *Bundle) renewAdmin(r Renewal) (notAfter time.Time, err error) {
 	return template.NotAfter, replaceTogether(b.directory, files...)
 }
 
-// replaceAdmin returns the files that have the administrator's certificate, and the authorities that he trusts, as next
-// has them.
+// replaceAdmin returns the files that have the administrator's certificate, and the authorities that the administrator
+// trusts, as next has them.
 func (b *Bundle) replaceAdmin(next *Bundle, kubeconfig string) ([]file, error) {
 	files := []file{{b.file(AdminKeyFile), next.AdminKeyPEM}, {b.file(AdminCertFile), next.AdminCertPEM}}
 	if kubeconfig == "" || !exists(kubeconfig) {

@@ -100,8 +100,8 @@ func (b *Bundle) readRoll() (*roll, error) {
 	return r, nil
 }
 
-// shown returns what members get to know of a roll: all but the key.
-func (r *roll) shown() *roll {
+// forMembers returns what members get to know of a roll: all but the key.
+func (r *roll) forMembers() *roll {
 	if r == nil {
 		return nil
 	}

@@ -107,8 +107,8 @@ func (ms *members) watch(ctx context.Context, open func(endpoint string) (*kuber
 // ask asks one member again and again until ctx ends.
 func (ms *members) ask(ctx context.Context, m *member, kv pb.KVClient, key string) {
 	for ctx.Err() == nil {
-		asked := time.Now()
-		question, cancel := context.WithDeadline(clientv3.WithRequireLeader(ctx), asked.Add(patience))
+		start := time.Now()
+		question, cancel := context.WithDeadline(clientv3.WithRequireLeader(ctx), start.Add(patience))
 		_, err := kv.Range(question, &pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 		cancel()
 		now := time.Now()
@@ -117,13 +117,13 @@ func (ms *members) ask(ctx context.Context, m *member, kv pb.KVClient, key strin
 		}
 		switch {
 		case err == nil:
-			ms.hear(ctx, m, asked)
-		case now.Sub(asked) > patience+askEvery: // this process itself was paused, and cannot tell
+			ms.hear(ctx, m, start)
+		case now.Sub(start) > patience+askEvery: // this process itself was paused, and cannot tell
 			ms.pardon(m)
 		default:
-			ms.miss(ctx, m, asked, err)
+			ms.miss(ctx, m, start, err)
 		}
-		pause(ctx, askEvery-time.Since(asked))
+		pause(ctx, askEvery-time.Since(start))
 	}
 }
 
@@ -138,7 +138,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // hear records that m has answered a question that was asked at that time.
-func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
+func (ms *members) hear(ctx context.Context, m *member, start time.Time) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	if !slices.ContainsFunc(ms.all, func(other *member) bool { return other.silent.IsZero() }) {
@@ -147,7 +147,7 @@ func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 			other.silent = time.Now()
 		}
 	}
-	m.answered, m.silent = asked, time.Time{}
+	m.answered, m.silent = start, time.Time{}
 	if m.avoided {
 		m.avoided = false
 		memberServes.WithLabelValues(m.endpoint).Set(1)
@@ -157,12 +157,12 @@ func (ms *members) hear(ctx context.Context, m *member, asked time.Time) {
 }
 
 // miss records that m has not answered a question that was asked at that time, and why.
-func (ms *members) miss(ctx context.Context, m *member, asked time.Time, fault error) {
+func (ms *members) miss(ctx context.Context, m *member, start time.Time, fault error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	m.fault = fault
 	if m.silent.IsZero() {
-		m.silent = asked
+		m.silent = start
 	}
 	ms.judge(ctx)
 }

@@ -35,8 +35,8 @@ func (t table[T]) get(hash uint64, v T, same func(a, b T) bool) T {
 	if there := at.Load(); there != nil && same(*there, v) {
 		return *there
 	}
-	kept := v // on the heap, unlike v
-	at.Store(&kept)
+	copied := v // on the heap, unlike v
+	at.Store(&copied)
 	return v
 }
 

@@ -47,22 +47,22 @@ func (s *sound) GetList(ctx context.Context, key string, opts storage.ListOption
 	if s.isOfAll(key, opts.Predicate) {
 		s.aside.anew(s.resource)
 	}
-	kept := 0
+	n := 0
 	for i := range items.Len() {
 		if obj, ok := objectAt(items, i); ok && !s.keeps(ctx, obj) {
 			continue
 		}
-		if kept < i {
-			items.Index(kept).Set(items.Index(i))
+		if n < i {
+			items.Index(n).Set(items.Index(i))
 		}
-		kept++
+		n++
 	}
-	if kept < items.Len() {
+	if n < items.Len() {
 		clear := reflect.Zero(items.Type().Elem())
-		for i := kept; i < items.Len(); i++ {
+		for i := n; i < items.Len(); i++ {
 			items.Index(i).Set(clear)
 		}
-		items.SetLen(kept)
+		items.SetLen(n)
 	}
 	return nil
 }

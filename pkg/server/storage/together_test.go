@@ -21,8 +21,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// A watch ends anywhere: the server ends those that are slow. Who goes on from the last revision has seen all in the
-// end, because no two objects are written in one revision.
+// A watch ends anywhere: the server ends those that are slow. A client that goes on from the last revision has seen all
+// in the end, because no two objects are written in one revision.
 func TestAWatchThatEndsAnywhereAndGoesOnMissesNothing(t *testing.T) {
 	layers := openFilled(t)
 	const writers, each = 4, 100

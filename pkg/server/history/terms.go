@@ -7,9 +7,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// Told returns the terms that the entries tell of, the latest first, at most Most. The entries are in the order in
+// Terms returns the terms that the entries tell of, the latest first, at most Most. The entries are in the order in
 // which they were written. now is what a replica sees: it counts unless it is older than the entries.
-func Told(entries []Entry, now Entry) []status.Term {
+func Terms(entries []Entry, now Entry) []status.Term {
 	var t tale
 	for _, e := range entries {
 		t.hear(e)

@@ -31,9 +31,9 @@ func (l *listeners) tell() {
 	}
 }
 
-// shownPair is a certificate with its key that the listener shows. It may be exchanged while connections are open: new
+// pairSource is a certificate with its key that the listener shows. It may be exchanged while connections are open: new
 // ones get the new one.
-type shownPair struct {
+type pairSource struct {
 	listeners
 	name  string
 	names []string // for which it is shown; nil: for all
@@ -42,7 +42,7 @@ type shownPair struct {
 
 type keyPair struct{ certPEM, keyPEM []byte }
 
-func (s *shownPair) set(certPEM, keyPEM []byte) error {
+func (s *pairSource) set(certPEM, keyPEM []byte) error {
 	if _, err := tls.X509KeyPair(certPEM, keyPEM); err != nil {
 		return fmt.Errorf("the certificate %q is not usable: %w", s.name, err)
 	}
@@ -52,16 +52,16 @@ func (s *shownPair) set(certPEM, keyPEM []byte) error {
 }
 
 // Name implements dynamiccertificates.CertKeyContentProvider.
-func (s *shownPair) Name() string { return s.name }
+func (s *pairSource) Name() string { return s.name }
 
 // CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
-func (s *shownPair) CurrentCertKeyContent() (certPEM, keyPEM []byte) {
+func (s *pairSource) CurrentCertKeyContent() (certPEM, keyPEM []byte) {
 	pair := s.pair.Load()
 	return pair.certPEM, pair.keyPEM
 }
 
 // SNINames implements dynamiccertificates.SNICertKeyContentProvider.
-func (s *shownPair) SNINames() []string { return s.names }
+func (s *pairSource) SNINames() []string { return s.names }
 
 // trust are authorities for client certificates. They may be exchanged at any time, and count from the next request on,
 // also on connections that are open.
@@ -92,6 +92,6 @@ func (t *trust) VerifyOptions() (x509.VerifyOptions, bool) {
 }
 
 var (
-	_ dynamiccertificates.SNICertKeyContentProvider = (*shownPair)(nil)
+	_ dynamiccertificates.SNICertKeyContentProvider = (*pairSource)(nil)
 	_ dynamiccertificates.CAContentProvider         = (*trust)(nil)
 )

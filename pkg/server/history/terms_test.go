@@ -60,7 +60,7 @@ func TestTermsAreToldByTheirLeadersAndTheirSuccessors(t *testing.T) {
 		"an end after the successor":  {[]Entry{of(led(1, 0)), of(led(2, 20), past(1, 25, "death"))}, Entry{}, "2 1:death@20"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := brief(Told(test.entries, test.now)); got != test.want {
+			if got := brief(Terms(test.entries, test.now)); got != test.want {
 				t.Errorf("told is %q, want %q", got, test.want)
 			}
 		})

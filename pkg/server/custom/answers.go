@@ -19,8 +19,8 @@ import (
 	serverstorage "github.com/regent-project/regent/pkg/server/storage"
 )
 
-// shown is what a source has shown to somebody. It ends what depends on that when the source says something else.
-type shown struct {
+// answers are what a source has answered. They end what depends on them when the source says something else.
+type answers struct {
 	mu sync.Mutex
 	// used are the definitions that somebody has asked for, by cluster and resource. everywhere are those of all
 	// clusters together, by resource.
@@ -29,29 +29,29 @@ type shown struct {
 }
 
 type usedDefinition struct {
-	by    metav1.Object
-	shown *Definition
-	end   context.CancelFunc
+	by     metav1.Object
+	answer *Definition
+	end    context.CancelFunc
 }
 
 // usedEverywhere is what all clusters say of one resource. A change in one of them is looked at without the others.
 type usedEverywhere struct {
-	of    map[logicalcluster.Name]*Content
-	count map[*Content]int
-	shown Everywhere
-	end   context.CancelFunc
+	of     map[logicalcluster.Name]*Content
+	count  map[*Content]int
+	answer Everywhere
+	end    context.CancelFunc
 }
 
-func newShown() shown {
-	return shown{used: map[clusters.Key]*usedDefinition{}, everywhere: map[string]*usedEverywhere{}}
+func newAnswers() answers {
+	return answers{used: map[clusters.Key]*usedDefinition{}, everywhere: map[string]*usedEverywhere{}}
 }
 
 // show returns the definition that an object makes, or what a later state of that object has made already. The caller
 // holds mu, as make may rely on.
-func (s *shown) show(key clusters.Key, by metav1.Object, of schema.GroupResource, make func() (*Definition, error)) (*Definition, error) {
+func (s *answers) show(key clusters.Key, by metav1.Object, of schema.GroupResource, make func() (*Definition, error)) (*Definition, error) {
 	before := s.used[key]
 	if before != nil && !newer(by, before.by) {
-		return before.shown, nil
+		return before.answer, nil
 	}
 	d, err := make()
 	if err != nil {
@@ -62,9 +62,9 @@ func (s *shown) show(key clusters.Key, by metav1.Object, of schema.GroupResource
 		return nil, fmt.Errorf("resource version of %s %s: %w", of, by.GetName(), err)
 	}
 	d.when = serverstorage.Condition{Resource: of, Cluster: key.Cluster, Name: by.GetName(), Revision: revision}
-	now := &usedDefinition{by: by, shown: d}
-	if before != nil && before.shown.Content == d.Content && before.by.GetUID() == by.GetUID() {
-		d.changed, now.end = before.shown.changed, before.end
+	now := &usedDefinition{by: by, answer: d}
+	if before != nil && before.answer.Content == d.Content && before.by.GetUID() == by.GetUID() {
+		d.changed, now.end = before.answer.changed, before.end
 	} else {
 		s.forget(key)
 		d.changed, now.end = begin()
@@ -90,7 +90,7 @@ func newer(a, b metav1.Object) bool {
 // all returns what all clusters say of a resource. each calls its argument with what each cluster has. Nothing is kept
 // of a resource that no cluster has, unless keep says so: otherwise whoever asks for names that nobody defines would
 // fill the memory.
-func (s *shown) all(resource string, keep bool, each func(set func(logicalcluster.Name, *Content))) Everywhere {
+func (s *answers) all(resource string, keep bool, each func(set func(logicalcluster.Name, *Content))) Everywhere {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.everywhere[resource]
@@ -101,12 +101,12 @@ func (s *shown) all(resource string, keep bool, each func(set func(logicalcluste
 			s.everywhere[resource] = u
 		}
 	}
-	return u.shown
+	return u.answer
 }
 
 // refresh looks at a definition that may have changed. It does nothing with what nobody has asked for. content returns
 // nil if there is none any more; mu is held then.
-func (s *shown) refresh(key clusters.Key, content func() *Content) {
+func (s *answers) refresh(key clusters.Key, content func() *Content) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	everywhere := s.everywhere[key.Name]
@@ -128,7 +128,7 @@ func (s *shown) refresh(key clusters.Key, content func() *Content) {
 }
 
 // forget ends the watches of a definition. The caller holds mu.
-func (s *shown) forget(key clusters.Key) {
+func (s *answers) forget(key clusters.Key) {
 	if u := s.used[key]; u != nil {
 		u.end()
 		delete(s.used, key)
@@ -156,7 +156,7 @@ func (u *usedEverywhere) set(cluster logicalcluster.Name, now *Content) {
 
 // show ends what was shown if it is no longer so.
 func (u *usedEverywhere) show() {
-	same := len(u.count) == len(u.shown.Contents) && !slices.ContainsFunc(u.shown.Contents, func(c *Content) bool { return u.count[c] == 0 })
+	same := len(u.count) == len(u.answer.Contents) && !slices.ContainsFunc(u.answer.Contents, func(c *Content) bool { return u.count[c] == 0 })
 	if same && u.end != nil {
 		return
 	}
@@ -166,6 +166,6 @@ func (u *usedEverywhere) show() {
 	contents := slices.SortedFunc(maps.Keys(u.count), func(a, b *Content) int {
 		return cmp.Or(cmp.Compare(u.count[b], u.count[a]), bytes.Compare(a.hash[:], b.hash[:]))
 	})
-	u.shown = Everywhere{Contents: contents}
-	u.shown.changed, u.end = begin()
+	u.answer = Everywhere{Contents: contents}
+	u.answer.changed, u.end = begin()
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// kept has documents that were made, those that were used last. What they may take together is bounded: a document of
-// thousands of definitions is tens of megabytes, and each of their changes makes another one.
-type kept struct {
+// documentCache has documents that were made, those that were used last. What they may take together is bounded: a
+// document of thousands of definitions is tens of megabytes, and each of their changes makes another one.
+type documentCache struct {
 	mu     sync.Mutex
 	recent recent[string, any]
 }
 
-func newKept() *kept { return &kept{recent: newRecent[string, any](maxDocuments, maxDocumentBytes)} }
+func newDocumentCache() *documentCache {
+	return &documentCache{recent: newRecent[string, any](maxDocuments, maxDocumentBytes)}
+}
 
 // The bounds. What one logical cluster asks for may take half of them.
 const (
@@ -26,14 +28,14 @@ const (
 )
 
 // get returns a document that the request in ctx asks for.
-func (k *kept) get(ctx context.Context, key string) (any, bool) {
+func (k *documentCache) get(ctx context.Context, key string) (any, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.recent.use(clusterOf(ctx), key)
 }
 
 // add keeps a document that the request in ctx has asked for.
-func (k *kept) add(ctx context.Context, key string, what any, size int) {
+func (k *documentCache) add(ctx context.Context, key string, what any, size int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.recent.add(clusterOf(ctx), key, what, size)
