@@ -3,7 +3,6 @@ package custom
 import (
 	"context"
 	"sync"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -89,7 +88,7 @@ func (s ofKind) Matches(of fields.Fields) bool {
 		return false
 	}
 	find := func() (fields.Set, error) {
-		visible, err := s.view.decode(s.ctx, unsafe.Slice(unsafe.StringData(raw), len(raw)))
+		visible, err := s.view.decode(s.ctx, []byte(raw))
 		if err != nil {
 			return nil, err
 		}
