@@ -156,7 +156,7 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"to adopt, and it may":                  {world{workspace: fresh(adopting), parent: parent("root"), placement: placement{shard: "eu1", adopted: "x7"}}, schedule},
 		"adopting, its new shard has not seen":  {adoptive(elsewhere(fresh(bound, adopting), orphan())), nothing},
 		"adopting, its new shard is half done":  {adoptive(elsewhere(fresh(bound, adopting), orphan(adoptedByUs))), nothing},
-		"adopting, and adopted":                 {adoptive(elsewhere(fresh(bound, adopting), orphan(adoptedByUs, found))), confirm},
+		"adopting, and adopted":                 {adoptive(elsewhere(fresh(bound, adopting), orphan(adoptedByUs, find))), confirm},
 		"adopting, and it has gone":             {adoptive(elsewhere(fresh(bound, adopting), nil)), confirm},
 		"adopting, and it has gone indeed":      {confirmed(adoptive(elsewhere(fresh(bound, adopting), nil))), report},
 		"adopting, and it goes":                 {adoptive(elsewhere(fresh(bound, adopting), orphan(going))), confirm},
