@@ -120,22 +120,22 @@ func (m *machine) shows(b *testing.B, replica *harness.Replica, cluster, name st
 // clusterOf is the name of workspace n's logical cluster.
 func (s workspaceStored) clusterOf(n int) string { return fmt.Sprintf("c%0*d", len(s.cluster)-1, n) }
 
-// footprint is what a replica takes at one time.
-type footprint struct {
+// usage is what a replica takes at one time.
+type usage struct {
 	heap, resident float64 // KiB
 	goroutines     int
 }
 
 // takes looks at a replica. Upstream's watch cache leaves a timer of 3 s behind for each read that waited for it: these
 // are not counted.
-func takes(b *testing.B, of *harness.Replica) footprint {
+func takes(b *testing.B, of *harness.Replica) usage {
 	b.Helper()
 	for range 2 { // what is weak goes with the second collection
 		of.Heap()
 	}
 	time.Sleep(10 * time.Second) // what is released to the system is so after a while
 	all, timers := of.Goroutines("cacher.(*watchCache).waitUntilFreshLocked")
-	return footprint{heap: float64(of.Heap()) / 1024, resident: float64(of.ResidentMiB()) * 1024, goroutines: all - timers}
+	return usage{heap: float64(of.Heap()) / 1024, resident: float64(of.ResidentMiB()) * 1024, goroutines: all - timers}
 }
 
 // timed returns the median time of some GETs, and the size of the answer.

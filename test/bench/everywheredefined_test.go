@@ -26,8 +26,8 @@ func BenchmarkDefinedEverywhere(b *testing.B) {
 	for d := range *everywhereEach {
 		define(b, m.leader, first.cluster, definitionOf("usual.example.com", fmt.Sprintf("usuals%03d", d), usualFields))
 	}
-	both, all := func() [2]footprint { return [2]footprint{takes(b, m.leader), takes(b, m.standby)} }, float64((n-1)**everywhereEach)
-	each := func(before, now [2]footprint) string {
+	both, all := func() [2]usage { return [2]usage{takes(b, m.leader), takes(b, m.standby)} }, float64((n-1)**everywhereEach)
+	each := func(before, now [2]usage) string {
 		return fmt.Sprintf("live heap %.2f / %.2f KiB, resident %.2f / %.2f KiB for each definition, leader / standby; resident %.0f / %.0f MiB in all",
 			(now[0].heap-before[0].heap)/all, (now[1].heap-before[1].heap)/all, (now[0].resident-before[0].resident)/all, (now[1].resident-before[1].resident)/all,
 			now[0].resident/1024, now[1].resident/1024)

@@ -29,9 +29,9 @@ func BenchmarkSameDefinitions(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	n, table := *definingClusters, "| in each cluster | live heap, leader / standby | resident | goroutines in all |\n|---|---|---|---|\n"
 	replicas := func() []*harness.Replica { return []*harness.Replica{m.leader, m.standby} }
-	var was [2]footprint
+	var was [2]usage
 	add := func(what string, per int) {
-		var is [2]footprint
+		var is [2]usage
 		for i, r := range replicas() {
 			is[i] = takes(b, r)
 		}

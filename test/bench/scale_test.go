@@ -89,7 +89,7 @@ type footprint struct {
 type outage struct {
 	write, ready  time.Duration // from the signal, and from the creation
 	sweep         time.Duration
-	before, after answers
+	before, after replies
 }
 
 // resident returns what the leader and the standby use.
@@ -201,7 +201,7 @@ func (r *scaled) String() string {
 		return fmt.Sprintf("%s (%s)", show(median(took)), show(percentile(took, 100)))
 	}
 	both := append(append([]outage{}, r.kills...), r.stops...)
-	var before, after answers
+	var before, after replies
 	for _, o := range both {
 		before, after = before.and(o.before), after.and(o.after)
 	}

@@ -64,10 +64,10 @@ func (w *watching) until(b *testing.B, name string, so func(*unstructured.Unstru
 type asking struct {
 	end     func()
 	mu      sync.Mutex
-	answers []answer
+	answers []reply
 }
 
-type answer struct {
+type reply struct {
 	at     time.Time
 	took   time.Duration
 	failed bool
@@ -108,7 +108,7 @@ func ask(b *testing.B, through *harness.Replica, workspaces int) *asking {
 					return
 				}
 				a.mu.Lock()
-				a.answers = append(a.answers, answer{began, time.Since(began), err != nil})
+				a.answers = append(a.answers, reply{began, time.Since(began), err != nil})
 				a.mu.Unlock()
 				time.Sleep(user.pause)
 			}
@@ -117,13 +117,13 @@ func ask(b *testing.B, through *harness.Replica, workspaces int) *asking {
 	return a
 }
 
-// answers are answers in some time.
-type answers struct {
+// replies are those of some time.
+type replies struct {
 	took   []time.Duration
 	failed int
 }
 
-func (a *asking) within(from, to time.Time) (in answers) {
+func (a *asking) within(from, to time.Time) (in replies) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range a.answers {
@@ -138,15 +138,15 @@ func (a *asking) within(from, to time.Time) (in answers) {
 	return in
 }
 
-func (a answers) n() int { return len(a.took) }
+func (a replies) n() int { return len(a.took) }
 
-func (a answers) p99() time.Duration {
+func (a replies) p99() time.Duration {
 	if len(a.took) == 0 {
 		return 0
 	}
 	return percentile(a.took, 99)
 }
 
-func (a answers) and(b answers) answers {
-	return answers{took: append(append([]time.Duration{}, a.took...), b.took...), failed: a.failed + b.failed}
+func (a replies) and(b replies) replies {
+	return replies{took: append(append([]time.Duration{}, a.took...), b.took...), failed: a.failed + b.failed}
 }

@@ -115,17 +115,17 @@ func parsePhases(line string) (p phases, start time.Time, err error) {
 	p = phases{}
 	for _, found := range phasePattern.FindAllStringSubmatch(line, -1) {
 		if p[found[1]], err = time.ParseDuration(found[2]); err != nil {
-			return nil, began, fmt.Errorf("phase %s in %q: %w", found[1], line, err)
+			return nil, start, fmt.Errorf("phase %s in %q: %w", found[1], line, err)
 		}
 	}
 	for _, name := range []string{"detect", "break", "acquire", "first_reconcile", "first_write"} {
 		if _, ok := p[name]; !ok {
-			return nil, began, fmt.Errorf("no phase %s in %q", name, line)
+			return nil, start, fmt.Errorf("no phase %s in %q", name, line)
 		}
 	}
 	told := logTime.FindStringSubmatch(line)
 	if told == nil {
-		return nil, began, fmt.Errorf("no time in %q", line)
+		return nil, start, fmt.Errorf("no time in %q", line)
 	}
 	ended, err := time.ParseInLocation("2006 0102 15:04:05.000000", fmt.Sprintf("%d %s", time.Now().Year(), told[1]), time.Local)
 	return p, ended.Add(-max(p["first_reconcile"], p["first_write"]) - p["acquire"] - p["break"] - p["detect"]), err

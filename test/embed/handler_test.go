@@ -72,9 +72,9 @@ func TestAHeaderThatSaysNothingIsRefused(t *testing.T) {
 		"of a server with other Leases":  {[]string{header(t, elsewhere)}, http.StatusBadRequest},
 		"of a Lease that does not exist": {[]string{header(t, unknown)}, http.StatusPreconditionFailed},
 	} {
-		before, keys := w.revision()
+		before, keys := w.content()
 		code, answer := w.send(t, http.MethodPost, path, "somebody", c.headers...)
-		after, keysAfter := w.revision()
+		after, keysAfter := w.content()
 		if code != c.code || (before != after || keys != keysAfter) != (code == http.StatusCreated) {
 			t.Errorf("%s: %d, written: %t: %s", name, code, before != after, answer)
 		}

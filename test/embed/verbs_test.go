@@ -164,9 +164,9 @@ func (w *world) heldToItsTerm(t *testing.T, write write, befall func(*world), li
 	w.remove()
 	token := w.take("me")
 	befall(w)
-	before, keys := w.revision()
+	before, keys := w.content()
 	err := write.do(t.Context(), w.as(token))
-	after, keysAfter := w.revision()
+	after, keysAfter := w.content()
 	changed := before != after || keys != keysAfter
 	switch {
 	case !live && (!fence.IsFenced(err) || changed):

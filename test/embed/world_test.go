@@ -213,8 +213,8 @@ func (w *world) remove() {
 	}
 }
 
-// revision is what etcd holds of everything but Leases: any write changes it.
-func (w *world) revision() (last int64, keys int) {
+// content is what etcd holds of everything but Leases: any write changes it.
+func (w *world) content() (last int64, keys int) {
 	w.t.Helper()
 	got, err := w.etcd.Get(context.Background(), prefix+"/wardle.example.com/", clientv3.WithPrefix())
 	if err != nil {
