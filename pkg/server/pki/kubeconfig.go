@@ -79,14 +79,14 @@ func (b *Bundle) kubeconfig(cfg Kubeconfig) clientcmdapi.Config {
 
 // keepUsers adds to a new kubeconfig what users have added to the one before: docs/ACCESS.md has them do so. What
 // Regent wrote itself, which may be out of date, is not kept. It is known by its form: a context named as its cluster,
-// with the administrator.
+// with the administrator. A workspace that the administrator has entered stays entered: see follow.
 func keepUsers(config, before *clientcmdapi.Config) {
 	if before == nil {
 		return
 	}
 	ours := func(name string) bool {
 		c := before.Contexts[name]
-		return c != nil && c.AuthInfo == adminUser && c.Cluster == name
+		return c != nil && c.AuthInfo == adminUser && c.Cluster == name && !strings.HasPrefix(name, enteredPrefix)
 	}
 	for name, c := range before.Contexts {
 		if _, taken := config.Contexts[name]; !taken && c != nil && !ours(name) {
@@ -96,6 +96,9 @@ func keepUsers(config, before *clientcmdapi.Config) {
 	for name, c := range before.Clusters {
 		if _, taken := config.Clusters[name]; !taken && c != nil && !ours(name) {
 			config.Clusters[name] = c
+			if strings.HasPrefix(name, enteredPrefix) {
+				follow(c, before.Clusters[clusters.Root.String()], config.Clusters[clusters.Root.String()])
+			}
 		}
 	}
 	for name, u := range before.AuthInfos {
@@ -105,6 +108,23 @@ func keepUsers(config, before *clientcmdapi.Config) {
 	}
 	if _, there := config.Contexts[before.CurrentContext]; there {
 		config.CurrentContext = before.CurrentContext
+	}
+}
+
+// enteredPrefix begins the contexts of `regent ws` and of kcp's `kubectl ws`.
+const enteredPrefix = "workspace.kcp.io/"
+
+// follow has an entered workspace move along, if the server of root has another URL or authority now.
+func follow(entered, before, now *clientcmdapi.Cluster) {
+	if before == nil || now == nil {
+		return
+	}
+	root := clusters.RequestPath(clusters.Root)
+	if path, ok := strings.CutPrefix(entered.Server, strings.TrimSuffix(before.Server, root)); ok {
+		entered.Server = strings.TrimSuffix(now.Server, root) + path
+	}
+	if bytes.Equal(entered.CertificateAuthorityData, before.CertificateAuthorityData) {
+		entered.CertificateAuthorityData = now.CertificateAuthorityData
 	}
 }
 

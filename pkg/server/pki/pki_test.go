@@ -259,6 +259,43 @@ func TestTheKubeconfigKeepsWhatUsersHaveAdded(t *testing.T) {
 	}
 }
 
+// The workspace that was entered last is the current one also after a restart, at the server and with the authority
+// that there are then.
+func TestAWorkspaceStaysEntered(t *testing.T) {
+	directory := newDirectory(t)
+	b := ensure(t, directory)
+	name := filepath.Join(directory, "admin.kubeconfig")
+	for n, url := range []string{"https://a:1", "https://b:1", "https://b:1"} {
+		replace := Kubeconfig{BaseURL: url, Contexts: map[string]string{"replica-0": "https://r:4/clusters/root"}, Replace: true}
+		if _, err := b.WriteKubeconfig(name, replace); err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.LoadFromFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const entered = enteredPrefix + "current"
+		if n > 0 {
+			c := config.Clusters[entered]
+			if config.CurrentContext != entered || c == nil || c.Server != url+"/clusters/root:a" || !bytes.Equal(c.CertificateAuthorityData, b.CAPEM) {
+				t.Fatalf("at start %d: current is %q, with %+v", n, config.CurrentContext, c)
+			}
+			// as after a roll of the authority
+			config.Clusters["root"].CertificateAuthorityData = []byte("of before")
+			c.CertificateAuthorityData = []byte("of before")
+		} else {
+			c := *config.Clusters["root"]
+			c.Server = url + "/clusters/root:a"
+			config.Clusters[entered] = &c
+			config.Contexts[entered] = &clientcmdapi.Context{Cluster: entered, AuthInfo: adminUser}
+			config.CurrentContext = entered
+		}
+		if err := clientcmd.WriteToFile(*config, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // newDirectory is the owner's only, whatever the umask.
 func newDirectory(t testing.TB) string {
 	t.Helper()
