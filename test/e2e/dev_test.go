@@ -175,7 +175,7 @@ func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
 	d.createWorkspace("after") // through the same kubeconfig
 	harness.Eventually(t, "dev names the next leader", func() bool { name, _ := d.leader(); return name != first })
 	harness.Eventually(t, "dev says for how long nobody led, and why", func() bool {
-		return regexp.MustCompile(`dev \| Nobody led shard root for \S+: the leader before `).MatchString(d.said())
+		return regexp.MustCompile(`dev \| Nobody led shard root for \S+: the leader before `).MatchString(d.text())
 	})
 	harness.Eventually(t, "dev tells of the death", func() bool {
 		return strings.Contains(d.text(), fmt.Sprintf("%s (pid %d) has ended: signal: killed. Press Enter", first, pid))
