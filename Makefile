@@ -253,7 +253,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	cd pkg/election && $(GO) test ./detect -run '^$$' -fuzz FuzzWhatALeaderSends -fuzztime $(or $(CHAOS),1)m
 	cd pkg/election && $(GO) test ./detect -run '^$$' -fuzz FuzzWhatAStandbySends -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
-	$(GO) test ./pkg/server -run '^$$' -fuzz FuzzNobodyIsAnsweredOutsideOfHisCluster -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server -run '^$$' -fuzz FuzzNobodyIsAnsweredOutsideOfTheirCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzSplitPath -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzKeysOfTwoClustersNeverMeet -fuzztime $(or $(CHAOS),1)m

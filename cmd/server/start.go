@@ -61,7 +61,7 @@ func start(opts *options.Options, flags cliflag.NamedFlagSets) error {
 	if err := logsapi.ValidateAndApply(opts.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return usageError{err}
 	}
-	cfg.Limits.CPUs, cfg.Flags = shareCPUs(), options.Shown{FlagSets: flags}
+	cfg.Limits.CPUs, cfg.Flags = shareCPUs(), options.PublicFlags{FlagSets: flags}
 	return serve(func(ctx context.Context) error {
 		s, err := server.New(ctx, cfg)
 		if err != nil {

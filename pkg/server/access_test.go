@@ -41,7 +41,7 @@ func TestWhoCreatesAWorkspaceDecidesWhoElseMayEnterItI14(t *testing.T) {
 	var said strings.Builder
 	warned := s.as("bob", team, func(c *rest.Config) { c.WarningHandler = rest.NewWarningWriter(&said, rest.WarningWriterOptions{}) })
 	if _, err := warned.Discovery().ServerGroups(); err == nil || !strings.Contains(said.String(), "you may not enter it") {
-		t.Errorf("a stranger who discovers is not told why he is refused: %v, %q", err, said.String())
+		t.Errorf("a stranger who discovers is not told why they are refused: %v, %q", err, said.String())
 	}
 
 	ann := s.as("ann", team).RbacV1()
@@ -69,7 +69,7 @@ func TestWhoCreatesAWorkspaceDecidesWhoElseMayEnterItI14(t *testing.T) {
 	}
 	eventually(t, "who was let in is out again", func(ctx context.Context) error {
 		if _, err := bob.CoreV1().ConfigMaps("default").Get(ctx, "c", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("he is not refused: %v", err) //nolint:errorlint // it may be nil
+			return fmt.Errorf("bob is not refused: %v", err) //nolint:errorlint // it may be nil
 		}
 		return nil
 	})
@@ -90,7 +90,7 @@ func TestReadsOverAllClustersAreARightOfTheirOwn(t *testing.T) {
 		return err
 	})
 	_, err = wildcard.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
-	s.refused("bob reads what his role does not have", err)
+	s.refused("bob reads what bob's role does not have", err)
 	_, err = s.as("bob", "system:admin").CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 	s.refused("bob enters system:admin", err)
 	_, err = s.as("bob", "root:team").CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})

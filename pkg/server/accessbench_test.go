@@ -14,7 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 )
 
-// BenchmarkAuthorizedUser compares the requests of a user with 100 bindings in his cluster with those of a member of
+// BenchmarkAuthorizedUser compares the requests of a user with 100 bindings in their cluster with those of a member of
 // system:masters: the same requests, of the one and the other in turns, and both with tokens.
 func BenchmarkAuthorizedUser(b *testing.B) {
 	cfg := config(b, b.TempDir())

@@ -77,7 +77,7 @@ func bindingTo(path, export string) string {
 	return fmt.Sprintf("{metadata: {name: %s}, spec: {reference: {export: {path: '%s', name: %s}}}}", export, path, export)
 }
 
-// Who may impersonate somebody in one cluster has none of that one's rights in another: neither to bind what is
+// A user who may impersonate somebody in one cluster has none of that one's rights in another: neither to bind what is
 // exported there, nor to read its Leases by the refusal of a token.
 func TestRightsElsewhereAreNotToBeHadByImpersonation(t *testing.T) {
 	s := startSociety(t)

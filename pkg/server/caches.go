@@ -38,7 +38,7 @@ type caches struct {
 	directory *routing.Directory
 	// own and bound are what logical clusters define, and what they have bound.
 	own   *custom.Own
-	bound *custom.Bound
+	bound *custom.Bindings
 	// others reads the other shards of the installation. Nil: nobody can be called, because the key of the
 	// authority is elsewhere.
 	others *shards.Reader
@@ -62,7 +62,7 @@ func (s *Server) newCaches(store *store) (*caches, error) {
 	}
 	c.informers = controllers.NewInformers(source, c.resources)
 	c.own = custom.NewOwn(c.informers.Definitions, store.customs.Contents, c.live.definition)
-	c.bound = custom.NewBound(c.informers, store.customs.Contents, c.live.bindings())
+	c.bound = custom.NewBindings(c.informers, store.customs.Contents, c.live.bindings())
 	c.directory = &routing.Directory{Shard: s.cfg.Shard, RootShard: s.cfg.rootShard(), Workspaces: c.informers.Workspaces, LogicalClusters: c.informers.LogicalClusters, Live: c.live}
 	if s.keys.Members() != nil {
 		cfg := shards.Config{Own: s.cfg.Shard, Root: pki.RootShard{Name: s.cfg.rootShard()}, Keys: s.keys.ForMembers, Members: c.informers.Shards}
@@ -71,7 +71,7 @@ func (s *Server) newCaches(store *store) (*caches, error) {
 		}
 		c.others = shards.New(cfg)
 		c.homes = shards.NewHomes(shards.HomesConfig{
-			Own: s.cfg.Shard, Root: s.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Heard, Live: c.others, Here: c.live,
+			Own: s.cfg.Shard, Root: s.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Peers, Live: c.others, Here: c.live,
 			Memory: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
 		})
 	}

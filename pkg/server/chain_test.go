@@ -23,7 +23,7 @@ import (
 
 const tokensOfUsers = "t-ann,ann,1\nt-forger,system:regent:leader,2\nt-member,mallory,3,\"system:regent:friends,system:masters\"\nt-root,rita,4,system:masters\n"
 
-// Who has no rights gets the same answer everywhere, down to the headers.
+// A user without rights gets the same answer everywhere, down to the headers.
 func TestWithoutRightsWhetherAClusterExistsCannotBeTold(t *testing.T) {
 	r, events := startAudited(t)
 	r.createCluster(t, "existing")

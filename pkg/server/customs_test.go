@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 )
 
-// Who lets an object block the deletion of its owner needs a right in the owner's resource, which the cluster may have
-// defined itself.
+// A user who lets an object block the deletion of its owner needs a right in the owner's resource, which the cluster
+// may have defined itself.
 func TestTheResourceOfAKindIsThatOfTheRequestsCluster(t *testing.T) {
 	definitions := controllertest.NewSource(
 		controllertest.Definition("x7", "example.com", "Widget", apiextensionsv1.NamespaceScoped),

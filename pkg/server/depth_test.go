@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Who has a workspace is its administrator, and may make others in it. That must not be a way around quotas.
+// A user who has a workspace is its administrator, and may make others in it. That must not be a way around quotas.
 func TestTenantsMakeWorkspacesNoDeeperAndNoMoreThanTheyMay(t *testing.T) {
 	s := startSociety(t, func(s *Server) { s.cfg.Limits.WorkspaceDepth, s.cfg.Limits.WorkspacesPerCluster = 2, 1 })
 	team := s.founds("ann", "team")
@@ -26,7 +26,7 @@ func TestTenantsMakeWorkspacesNoDeeperAndNoMoreThanTheyMay(t *testing.T) {
 		_, err = client.Resource(workspacesGVR).Create(t.Context(), ws, metav1.CreateOptions{})
 		return err
 	}
-	eventually(t, "ann makes a workspace in hers", func(context.Context) error { return create(team, "a") })
+	eventually(t, "ann makes a workspace in ann's own", func(context.Context) error { return create(team, "a") })
 	eventually(t, "one more is refused", func(context.Context) error {
 		if err := create(team, "b"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may have 1") {
 			return fmt.Errorf("it is answered: %v", err)

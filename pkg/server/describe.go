@@ -28,7 +28,7 @@ func (r *run) newSurvey(store *store, caches *caches, elections *elections, term
 		Changes: r.known, Leaves: func() bool { return r.fault() == nil }, Farewell: s.cfg.farewell,
 	}
 	if caches.others != nil {
-		cfg.Others = func() []string { return slices.Collect(maps.Keys(caches.others.Heard())) }
+		cfg.Others = func() []string { return slices.Collect(maps.Keys(caches.others.Peers())) }
 		cfg.Ask = caches.others.Ask
 	}
 	return survey.New(cfg)

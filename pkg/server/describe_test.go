@@ -49,8 +49,8 @@ func untilAnswered[T any](t *testing.T, r *replica, path, what string, so func(T
 	}
 }
 
-// named returns the replica of that name; nil if there is none.
-func named(s status.Shard, name string) *status.Replica {
+// findReplica returns the replica of that name; nil if there is none.
+func findReplica(s status.Shard, name string) *status.Replica {
 	n := slices.IndexFunc(s.Replicas, func(r status.Replica) bool { return r.Name == name })
 	if n < 0 {
 		return nil
@@ -116,14 +116,14 @@ func TestEachReplicaTellsTheSameOfItsShard(t *testing.T) {
 					return false
 				}
 			}
-			leads, follows := named(s, leader.server.name), named(s, standby.server.name)
+			leads, follows := findReplica(s, leader.server.name), findReplica(s, standby.server.name)
 			return leads != nil && follows != nil && controllerNamed(leads, "acting").State == "running" && len(leads.Election.Standbys) > 0 &&
 				follows.Election.Contact != nil && follows.Election.Contact.State == "alive"
 		})
 		if shard.Name != "root" || shard.Leader != leader.server.name || shard.Replicas[0].Name != names[0] || shard.Replicas[1].Name != names[1] || shard.Capacity == 0 {
 			t.Errorf("asked of %s: %+v", at.server.name, shard)
 		}
-		leads, follows := named(shard, leader.server.name), named(shard, standby.server.name)
+		leads, follows := findReplica(shard, leader.server.name), findReplica(shard, standby.server.name)
 		if leads.URL != leader.url || follows.URL != standby.url {
 			t.Errorf("the replicas are at %s and %s, want %s and %s", leads.URL, follows.URL, leader.url, standby.url)
 		}
@@ -181,7 +181,7 @@ func TestAReplicaThatEndsInOrderIsListedNoMore(t *testing.T) {
 			shard := untilAnswered(t, stays, status.ShardPath, "the one that stays leads alone", func(s status.Shard) bool {
 				return s.Leader == stays.server.name && len(s.Replicas) == 1
 			})
-			if got := named(shard, stays.server.name).Left; !slices.Equal(got, []string{leaves.server.name}) {
+			if got := findReplica(shard, stays.server.name).Left; !slices.Equal(got, []string{leaves.server.name}) {
 				t.Errorf("these have left: %q, want %s", got, leaves.server.name)
 			}
 			if shard.Replicas[0].Fault != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/identity"
 )
 
-func TestNobodyGetsMoreThanHeHasByRolesAndBindings(t *testing.T) {
+func TestNobodyGetsMoreThanTheyHaveByRolesAndBindings(t *testing.T) {
 	s := startSociety(t)
 	team := s.founds("ann", "team")
 	ann, bob := s.as("ann", team).RbacV1(), s.as("bob", team).RbacV1()
@@ -50,7 +50,7 @@ func TestNobodyGetsMoreThanHeHasByRolesAndBindings(t *testing.T) {
 			_, err := bob.Roles("default").Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Rules: secrets}, metav1.CreateOptions{})
 			return err
 		},
-		"more for his own role": func() error {
+		"more for bob's own role": func() error {
 			_, err := bob.ClusterRoles().Patch(t.Context(), "clerk", "application/merge-patch+json", []byte(`{"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}`), metav1.PatchOptions{})
 			return err
 		},
@@ -68,15 +68,15 @@ func TestNobodyGetsMoreThanHeHasByRolesAndBindings(t *testing.T) {
 			}}, metav1.CreateOptions{})
 			return err
 		},
-		"himself the administrator": func() error {
+		"bob as the administrator": func() error {
 			_, err := bob.ClusterRoleBindings().Create(t.Context(), toUser("me", "cluster-admin", "bob"), metav1.CreateOptions{})
 			return err
 		},
-		"himself the administrator of a namespace": func() error {
+		"bob as the administrator of a namespace": func() error {
 			_, err := bob.RoleBindings("default").Create(t.Context(), toUserIn("me", "admin", "bob"), metav1.CreateOptions{})
 			return err
 		},
-		"himself a subject of the creator's binding": func() error {
+		"bob as a subject of the creator's binding": func() error {
 			_, err := bob.ClusterRoleBindings().Patch(t.Context(), "workspace-admin", "application/merge-patch+json", []byte(`{"subjects":[{"kind":"User","name":"bob"}]}`), metav1.PatchOptions{})
 			return err
 		},
@@ -100,7 +100,7 @@ func TestImpersonationEndsAtTheClustersBorder(t *testing.T) {
 		return err
 	}
 	if err := list(own, acting("eve")); err != nil {
-		t.Errorf("eve as herself in her own cluster: %v", err)
+		t.Errorf("eve as eve in eve's own cluster: %v", err)
 	}
 	s.refused("eve as a user without rights", list(own, acting("nobody")))
 	for range 3 { // nothing is remembered

@@ -55,8 +55,8 @@ func startLetting(t *testing.T, holds func(authorizer.Attributes) bool) (*replic
 	return r, l
 }
 
-// One user of a cluster holds all that he can get, for as long as he likes. Who else is there gets in, and so does who
-// is in another cluster.
+// One user of a cluster holds all that they can get, for as long as they like. Other users of the cluster get in, and
+// so do those of another one.
 func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
 	r, everybody := startLetting(t, func(a authorizer.Attributes) bool { return a.GetPath() == "/hold" })
 	r.createCluster(t, "flooded")
@@ -82,8 +82,8 @@ func TestAFloodInOneClusterKeepsNobodyElseOut(t *testing.T) {
 	}
 }
 
-// One user has large lists sent to clients that read next to nothing, in as many clusters as he likes. Who asks beside
-// them is answered, and a list is whole in the end.
+// One user has large lists sent to clients that read next to nothing, in as many clusters as they like.
+// Others are answered meanwhile, and a list is whole in the end.
 func TestSlowReadersKeepNobodyElseOut(t *testing.T) {
 	r, _ := startLetting(t, func(authorizer.Attributes) bool { return false })
 	r.createCluster(t, "quiet")

@@ -45,13 +45,13 @@ func (o target) resource() dynamic.ResourceInterface {
 
 // object is as a client would create it.
 func (o target) object() *unstructured.Unstructured {
-	out := o.named()
+	out := o.stub()
 	maps.Copy(out.Object, fromYAML(o.whole.body))
 	return out
 }
 
-// named has nothing but what tells which object it is.
-func (o target) named() *unstructured.Unstructured {
+// stub has nothing but what tells which object it is.
+func (o target) stub() *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	out.SetAPIVersion(o.gvr.GroupVersion().String())
 	out.SetKind(o.kind)
@@ -60,7 +60,7 @@ func (o target) named() *unstructured.Unstructured {
 }
 
 func (o target) get() (*unstructured.Unstructured, error) {
-	return o.resource().Get(o.ctx, o.named().GetName(), metav1.GetOptions{}, o.subresources...)
+	return o.resource().Get(o.ctx, o.stub().GetName(), metav1.GetOptions{}, o.subresources...)
 }
 
 func (o target) put(obj *unstructured.Unstructured) error {
@@ -77,13 +77,13 @@ func (o target) patch(kind types.PatchType, patch any) error {
 	if kind == types.ApplyPatchType {
 		opts.FieldManager, opts.Force = aManager, ptr.To(true)
 	}
-	_, err = o.resource().Patch(o.ctx, o.named().GetName(), kind, data, opts, o.subresources...)
+	_, err = o.resource().Patch(o.ctx, o.stub().GetName(), kind, data, opts, o.subresources...)
 	return err
 }
 
 func (o target) remove(opts metav1.DeleteOptions) error {
 	opts.DryRun = o.dryRun
-	return o.resource().Delete(o.ctx, o.named().GetName(), opts)
+	return o.resource().Delete(o.ctx, o.stub().GetName(), opts)
 }
 
 func nothing(target) error { return nil }
@@ -206,7 +206,7 @@ func jsonPatch(o target) error {
 
 // apply applies the whole object, or only what the subresource is for.
 func apply(o target) error {
-	obj := o.named()
+	obj := o.stub()
 	if isWhole(o.writable) {
 		obj = o.object()
 	}

@@ -54,7 +54,7 @@ func TestAReviewAboutManyGroupsEnds(t *testing.T) {
 	}
 }
 
-// What somebody asks for in a token, he can have replicas remember: by thousands.
+// A user can have replicas remember what they ask for in tokens: thousands of them.
 func TestTokensAreNoLargerThanTheyMay(t *testing.T) {
 	r := startWithNeighbours(t)
 	r.send(t, http.MethodPost, "own", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"bot"}}`)

@@ -39,8 +39,8 @@ func TestQuestionsWhoMayImpersonateTakePlaces(t *testing.T) {
 	}
 }
 
-// Ann may impersonate anybody in a cluster of her own. What she asks for in the name of others is hers: Ben has all
-// that is his.
+// Ann may impersonate anybody in a cluster of their own. What Ann asks for in the name of others is on Ann's account:
+// Ben has all that is Ben's.
 func TestWhomSomebodyImpersonatesLosesNothing(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)
@@ -77,7 +77,7 @@ func TestWhomSomebodyImpersonatesLosesNothing(t *testing.T) {
 		t.Errorf("watches in the name of another: %d, want %d", got, want)
 	}
 	if got := open("bens", "t-ben", ""); got != http.StatusOK {
-		t.Errorf("a watch of his own: %d", got)
+		t.Errorf("a watch of ben's own: %d", got)
 	}
 	cancel()
 	if err := r.stop(t); err != nil {

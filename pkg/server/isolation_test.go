@@ -27,9 +27,9 @@ func TestEqualNamesOfAnyResourceNeverMeet(t *testing.T) {
 				if err := create(o); err != nil {
 					t.Fatal(err)
 				}
-				seen(t, o, o)
+				mustList(t, o, o)
 			}
-			seen(t, elsewhere)
+			mustList(t, elsewhere)
 			was, err := there.get()
 			if err != nil {
 				t.Fatal(err)
@@ -40,8 +40,8 @@ func TestEqualNamesOfAnyResourceNeverMeet(t *testing.T) {
 			if err := leaveNothing(here); err != nil {
 				t.Fatal(err)
 			}
-			seen(t, here)
-			seen(t, there, there)
+			mustList(t, here)
+			mustList(t, there, there)
 			if is, err := there.get(); err != nil || is.GetUID() != was.GetUID() || is.GetResourceVersion() != was.GetResourceVersion() {
 				t.Errorf("what happened in another cluster changed it: %v, %v", is, err)
 			}
@@ -66,8 +66,8 @@ func leaveNothing(o target) error {
 	return err
 }
 
-// seen checks that a list in in's cluster shows the objects in want, and nothing else.
-func seen(t *testing.T, in target, want ...target) {
+// mustList checks that a list in in's cluster shows the objects in want, and nothing else.
+func mustList(t *testing.T, in target, want ...target) {
 	t.Helper()
 	list, err := in.client.Resource(in.gvr).List(in.ctx, metav1.ListOptions{})
 	if err != nil {

@@ -178,7 +178,7 @@ func TestOnlyOthersAreToldToConnectAnew(t *testing.T) {
 
 // trickle sends a request whose body never ends, a byte at a time, and returns when the server has closed the
 // connection.
-func trickle(t *testing.T, address string, patience time.Duration) (answered string, closed bool) {
+func trickle(t *testing.T, address string, patience time.Duration) (reply string, closed bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

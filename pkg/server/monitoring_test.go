@@ -34,13 +34,13 @@ var seldom = map[string][]string{
 
 // A metric that is renamed, or loses a label, breaks the rules and the dashboards here and not at night.
 func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
-	known, shown := knownMetrics(t)
+	series, text := readSeries(t)
 	literals, compared := literals(t), 0
 	var texts []string
 	for _, rule := range regexp.MustCompile(`(?m)^  - (?:record|alert): (\S+)\n    expr: (?:>-\n      )?(.*)$`).FindAllStringSubmatch(content(t, "../../deploy/prometheus/rules.yaml"), -1) {
 		texts = append(texts, rule[2])
 		if strings.Contains(rule[1], ":") {
-			known[rule[1]] = []string{"*"}
+			series[rule[1]] = []string{"*"}
 		}
 	}
 	if total := strings.Count(content(t, "../../deploy/prometheus/rules.yaml"), "    expr:"); total != len(texts) || total < 30 {
@@ -58,14 +58,14 @@ func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
 			t.Errorf("%s: %s", texts[n], e.Error)
 		}
 		for _, s := range e.Selects {
-			labels, ok := known[s.Metric]
+			labels, ok := series[s.Metric]
 			if !ok {
 				t.Errorf("there is no metric %q: %s", s.Metric, texts[n])
 			}
 			for label, values := range s.Values {
 				for _, value := range values {
 					if compared++; strings.HasPrefix(s.Metric, "regent_") && !slices.Contains(targetLabels, label) &&
-						!strings.Contains(shown, label+`="`+value+`"`) && !literals[value] {
+						!strings.Contains(text, label+`="`+value+`"`) && !literals[value] {
 						t.Errorf("metric %q never has %s=%q: %s", s.Metric, label, value, texts[n])
 					}
 				}
@@ -78,7 +78,7 @@ func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
 		}
 		for _, group := range e.Groups {
 			if !slices.Contains(targetLabels, group) && !slices.ContainsFunc(e.Selects, func(s selection) bool {
-				return slices.Contains(known[s.Metric], group) || slices.Contains(known[s.Metric], "*")
+				return slices.Contains(series[s.Metric], group) || slices.Contains(series[s.Metric], "*")
 			}) {
 				t.Errorf("no metric has the label %q: %s", group, texts[n])
 			}
@@ -109,40 +109,40 @@ func literals(t *testing.T) map[string]bool {
 	return out
 }
 
-// knownMetrics returns the series' names that a replica of an installation and a front show, with their labels, and all
+// readSeries returns the series' names that a replica of an installation and a front show, with their labels, and all
 // that they show.
-func knownMetrics(t *testing.T) (known map[string][]string, shown string) {
+func readSeries(t *testing.T) (series map[string][]string, text string) {
 	i := install(t, "eu1")
 	front := i.open("front")
 	front.ask(front.admin, "/clusters/root/api/v1/namespaces")
-	known = map[string][]string{"up": nil}
+	series = map[string][]string{"up": nil}
 	sample := regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? `)
 	label := regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"`)
 	fairness.New(1, 1) // the replicas of this test have no limits
 	i.shards["root"].at.get(t, "/readyz")
-	_, shown = front.ask(front.admin, "/metrics")
+	_, text = front.ask(front.admin, "/metrics")
 	for _, path := range []string{"/metrics", "/metrics/slis"} {
 		raw, err := i.shards["root"].at.admin(t).Get().AbsPath(path).DoRaw(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown += string(raw)
+		text += string(raw)
 	}
-	for _, found := range sample.FindAllStringSubmatch(shown, -1) {
-		labels := known[found[1]]
+	for _, found := range sample.FindAllStringSubmatch(text, -1) {
+		labels := series[found[1]]
 		for _, l := range label.FindAllStringSubmatch(found[2], -1) {
 			if !slices.Contains(labels, l[1]) {
 				labels = append(labels, l[1])
 			}
 		}
-		known[found[1]] = labels
+		series[found[1]] = labels
 	}
 	code := allCode(t)
 	for name, labels := range seldom {
-		if _, shown := known[name]; shown {
+		if _, there := series[name]; there {
 			continue
 		}
-		known[name] = labels
+		series[name] = labels
 		if !strings.HasPrefix(name, "regent_") {
 			continue
 		}
@@ -156,7 +156,7 @@ func knownMetrics(t *testing.T) (known map[string][]string, shown string) {
 			t.Errorf("%s is not in the code", name)
 		}
 	}
-	return known, shown
+	return series, text
 }
 
 // allCode is the code of the seldom metrics.

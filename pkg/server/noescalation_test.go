@@ -152,7 +152,7 @@ func (c *conspiracy) has(policy access.Policy) map[string]bool {
 		&user.DefaultInfo{Name: "system:serviceaccount:default:bot", Groups: []string{user.AllAuthenticated, "system:serviceaccounts", "system:serviceaccounts:default"}},
 	} {
 		for what, right := range rights {
-			decision, _, err := judge.Authorize(ctx, asked{right, who})
+			decision, _, err := judge.Authorize(ctx, userRight{right, who})
 			if err != nil {
 				c.Fatal(err)
 			}
@@ -162,13 +162,13 @@ func (c *conspiracy) has(policy access.Policy) map[string]bool {
 	return out
 }
 
-// asked is a right of somebody.
-type asked struct {
+// userRight is a right of somebody.
+type userRight struct {
 	authorizer.Attributes
 	who user.Info
 }
 
-func (a asked) GetUser() user.Info { return a.who }
+func (a userRight) GetUser() user.Info { return a.who }
 
 // rights are what is looked for, by names.
 var rights = func() map[string]authorizer.Attributes {

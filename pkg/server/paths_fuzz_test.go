@@ -19,10 +19,10 @@ import (
 // treasure is what cluster "other" holds. Nobody but its users may be shown it.
 const treasure = "treasure-of-another-cluster"
 
-// FuzzNobodyIsAnsweredOutsideOfHisCluster has a user with rights in cluster "own" ask for anything: no answer is 2xx
+// FuzzNobodyIsAnsweredOutsideOfTheirCluster has a user with rights in cluster "own" ask for anything: no answer is 2xx
 // that is not about that cluster or public, and none shows what another cluster holds. It asks the whole server, over
 // what net/http makes of a request as a client has written it.
-func FuzzNobodyIsAnsweredOutsideOfHisCluster(f *testing.F) {
+func FuzzNobodyIsAnsweredOutsideOfTheirCluster(f *testing.F) {
 	for _, target := range seedTargets() {
 		for method := range uint8(len(fuzzedMethods)) {
 			if method > 0 && !strings.Contains(target, "configmaps") {
@@ -113,8 +113,8 @@ func seedTargets() (out []string) {
 	return out
 }
 
-// startWithNeighbours starts a replica with the clusters "own", in which eve has rights, and "other", in which she has
-// none.
+// startWithNeighbours starts a replica with the clusters "own", in which eve has rights, and "other", in which eve
+// has none.
 func startWithNeighbours(t testing.TB) *replica {
 	t.Helper()
 	root := t.TempDir()
@@ -134,13 +134,13 @@ func startWithNeighbours(t testing.TB) *replica {
 	}
 	r.send(t, http.MethodPost, "other", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"treasure"},"data":{"a":"`+treasure+`"}}`)
 	const group = `"apiGroup":"rbac.authorization.k8s.io"`
-	// She may impersonate and make tokens, but not end her own cluster or her rights in it: what comes after would
-	// test nothing.
+	// The user may impersonate and make tokens, but not end their cluster or their rights in it: what comes after
+	// would test nothing.
 	r.send(t, http.MethodPost, "own", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"eve"},"rules":[
 		{"verbs":["access","get"],"nonResourceURLs":["*"]}, {"verbs":["get","list","watch","create","impersonate"],"apiGroups":["*"],"resources":["*"]},
 		{"verbs":["*"],"apiGroups":[""],"resources":["configmaps","secrets"]}]}`)
 	r.send(t, http.MethodPost, "own", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},"roleRef":{`+group+`,"kind":"ClusterRole","name":"eve"},"subjects":[{`+group+`,"kind":"User","name":"eve"}]}`)
-	until(t, "the user has rights in her own cluster", func() bool {
+	until(t, "the user has rights in their own cluster", func() bool {
 		return r.ask(t, http.MethodGet, "/clusters/own/api/v1/configmaps", "t-eve").status == http.StatusOK
 	})
 	return r

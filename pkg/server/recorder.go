@@ -136,7 +136,7 @@ func (r *recorder) correlate(ctx context.Context, event *corev1.Event) *record.E
 }
 
 // write reports whether the recorder is done with an Event, because it is written or can never be.
-func (r *recorder) write(ctx context.Context, result *record.EventCorrelateResult) (done bool) {
+func (r *recorder) write(ctx context.Context, result *record.EventCorrelateResult) (final bool) {
 	if result == nil {
 		return true
 	}

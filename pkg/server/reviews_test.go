@@ -43,7 +43,7 @@ func TestUsersAskWhatTheyMayDo(t *testing.T) {
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: c.of},
 		}, metav1.CreateOptions{})
 		if err != nil || own.Status.Allowed != c.want {
-			t.Errorf("bob, of himself, %+v: %+v (%v), want %t", c.of, own.Status, err, c.want)
+			t.Errorf("bob, of bob's own, %+v: %+v (%v), want %t", c.of, own.Status, err, c.want)
 		}
 		spec := authorizationv1.SubjectAccessReviewSpec{User: "bob", Groups: []string{user.AllAuthenticated}, ResourceAttributes: c.of}
 		of, err := ann.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
@@ -75,7 +75,7 @@ func TestUsersAskWhatTheyMayDo(t *testing.T) {
 	}
 	for _, rule := range rules.Status.ResourceRules {
 		if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Verbs, "delete") {
-			t.Errorf("bob is told that he may %+v", rule)
+			t.Errorf("bob is told that bob may %+v", rule)
 		}
 	}
 	who, err := bob.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})

@@ -137,7 +137,7 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	}
 	if len(r.server.cfg.Registry.Scoped(controllers.EveryReplica)) > 0 {
 		r.process.Go("every-replica controllers", func() error {
-			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.Known()}) {
+			if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.Confirmation()}) {
 				return nil
 			}
 			return terms.EveryReplica(r.process.ctx)
@@ -180,7 +180,7 @@ func (r *run) addHooks(api *api, end func()) error {
 func (r *run) elect(store *store, caches *caches, e *elections, terms *terms.Runner) error {
 	ctx := r.election.ctx
 	// A leader must be able to work at once: with cold caches it would only keep the lease from other replicas.
-	awaited := map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.Known()}
+	awaited := map[string]<-chan struct{}{"the API server": r.serving, "the shard's record": store.shard.Confirmation()}
 	for name, done := range synced(caches.informers) {
 		awaited["the informer of "+name] = done
 	}

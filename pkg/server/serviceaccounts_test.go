@@ -231,7 +231,7 @@ func TestWhatCanBeAskedOfATokenRequest(t *testing.T) {
 		t.Errorf("who asks for a year is warned %q", got)
 	}
 	if got := r.warnedOf(t, identity.DefaultMaxTokenLifetime); len(got) != 0 {
-		t.Errorf("who gets what he asks for is warned %q", got)
+		t.Errorf("a user who gets what they ask for is warned %q", got)
 	}
 	if _, err := r.askForToken(t, "system:b", authenticationv1.TokenRequestSpec{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a token of an account that another cluster has: %v", err)

@@ -16,7 +16,7 @@ func TestRequestsCountInTheirLogicalCluster(t *testing.T) {
 	defer func() { _ = r.stop(t) }()
 	r.createCluster(t, "busy")
 	const namespaces = "/clusters/busy/api/v1/namespaces"
-	busy := func() status.Asked {
+	busy := func() status.RequestCounts {
 		t.Helper()
 		top := ask[status.Top](t, r, status.TopPath)
 		if top.Replica == "" || top.Observed.IsZero() || top.All.Requests == 0 && len(top.Clusters) > 0 {
@@ -24,10 +24,10 @@ func TestRequestsCountInTheirLogicalCluster(t *testing.T) {
 		}
 		for _, c := range top.Clusters {
 			if c.Cluster == "busy" && !c.Since.IsZero() {
-				return c.Asked
+				return c.RequestCounts
 			}
 		}
-		return status.Asked{}
+		return status.RequestCounts{}
 	}
 	try := func(verb, path, body string) (code int) {
 		r.admin(t).Verb(verb).AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context()).StatusCode(&code)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// A user rewrites objects as fast as he can, in one cluster and then in another. He is told to wait, and so is who else
-// writes in the cluster that he has filled. Everybody else writes on, and what makes room is never refused.
+// A user rewrites objects as fast as they can, in one cluster and then in another. They are told to wait, and so is
+// everybody who writes in the cluster that is full. All others write on, and what makes room is never refused.
 func TestWhoWritesTooMuchIsToldToWaitAndOthersAreNot(t *testing.T) {
 	root := t.TempDir()
 	cfg := config(t, root)

@@ -125,7 +125,7 @@ func serve(t *testing.T, stored *apis.Storage, objects *custom.Storage) (url str
 		APIResourceSchemas: clusters.NewInformer(reader.Objects(apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas")),
 			controllers.OwnerIndexers[*apisv1alpha1.APIResourceSchema]()),
 	}
-	bindings := custom.NewBound(bound, objects.Contents, custom.LiveBindings{
+	bindings := custom.NewBindings(bound, objects.Contents, custom.LiveBindings{
 		List: func(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
 			return reader.Bindings(clusters.With(ctx, cluster))
 		},

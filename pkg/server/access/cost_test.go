@@ -22,7 +22,7 @@ func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Annotations: map[string]string{logicalcluster.AnnotationKey: "a"}}
 }
 
-func bound(n int, role func(n int) string) *Snapshot {
+func bindAnn(n int, role func(n int) string) *Snapshot {
 	s := &Snapshot{}
 	for i := range n {
 		s.ClusterRoleBindingList = append(s.ClusterRoleBindingList, &rbacv1.ClusterRoleBinding{
@@ -50,7 +50,7 @@ func ruled(name string, rules int) *rbacv1.ClusterRole {
 // A role of a megabyte has some 12,000 rules. With 10,000 bindings to it, one request took 14 s of a CPU.
 func TestARoleIsVisitedOnceHoweverManyBindingsNameIt(t *testing.T) {
 	for _, roles := range []int{1, fewRoles, fewRoles + 1, 3 * fewRoles} {
-		s := bound(10*roles, func(n int) string { return fmt.Sprint("role", n%roles) })
+		s := bindAnn(10*roles, func(n int) string { return fmt.Sprint("role", n%roles) })
 		for n := range roles {
 			s.ClusterRoleList = append(s.ClusterRoleList, ruled(fmt.Sprint("role", n), 2))
 		}
@@ -63,7 +63,7 @@ func TestARoleIsVisitedOnceHoweverManyBindingsNameIt(t *testing.T) {
 
 // Role and ClusterRole of one name are two.
 func TestRolesOfOneNameAreAllVisited(t *testing.T) {
-	s := bound(1, func(int) string { return "same" })
+	s := bindAnn(1, func(int) string { return "same" })
 	s.ClusterRoleList = []*rbacv1.ClusterRole{ruled("same", 1)}
 	role := &rbacv1.Role{ObjectMeta: meta("same"), Rules: ruled("", 2).Rules}
 	role.Namespace = "default"
@@ -78,7 +78,7 @@ func TestRolesOfOneNameAreAllVisited(t *testing.T) {
 
 // One rule of 1,000 verbs, groups and resources each has a few kilobytes, and grants a thousand million rights.
 func TestRightsThatAreTooManyToCompareAreNotCompared(t *testing.T) {
-	s := bound(1, func(int) string { return "view" })
+	s := bindAnn(1, func(int) string { return "view" })
 	for what, rule := range map[string]rbacv1.PolicyRule{
 		"resources": {Verbs: many("v", 1000), APIGroups: many("g", 1000), Resources: many("r", 1000)},
 		"names":     {Verbs: many("v", 300), APIGroups: []string{""}, Resources: many("r", 300), ResourceNames: many("n", 300)},
@@ -90,7 +90,7 @@ func TestRightsThatAreTooManyToCompareAreNotCompared(t *testing.T) {
 		}
 	}
 	// What people have: all of edit, by somebody with fifty roles.
-	s = bound(50, func(n int) string { return fmt.Sprint("role", n) })
+	s = bindAnn(50, func(n int) string { return fmt.Sprint("role", n) })
 	for n := range 50 {
 		s.ClusterRoleList = append(s.ClusterRoleList, ruled(fmt.Sprint("role", n), 20))
 	}
@@ -100,7 +100,7 @@ func TestRightsThatAreTooManyToCompareAreNotCompared(t *testing.T) {
 }
 
 func TestAReviewAndARefusalHaveABoundedSize(t *testing.T) {
-	s := bound(10_000, func(n int) string { return map[bool]string{true: "big", false: fmt.Sprint("none", n)}[n == 0] })
+	s := bindAnn(10_000, func(n int) string { return map[bool]string{true: "big", false: fmt.Sprint("none", n)}[n == 0] })
 	s.ClusterRoleList = []*rbacv1.ClusterRole{ruled("big", 2*maxReviewed)}
 	a := &Authorizer{Policy: s}
 	ctx := clusters.With(t.Context(), "a")
@@ -112,7 +112,7 @@ func TestAReviewAndARefusalHaveABoundedSize(t *testing.T) {
 	if decision != authorizer.DecisionNoOpinion || err != nil || len(reason) > 10_000 || !strings.Contains(reason, outside) {
 		t.Errorf("%v, %v, a reason of %d bytes", decision, err, len(reason))
 	}
-	s.ClusterRoleBindingList = append(s.ClusterRoleBindingList, bound(1, func(int) string { return AccessRole }).ClusterRoleBindingList...)
+	s.ClusterRoleBindingList = append(s.ClusterRoleBindingList, bindAnn(1, func(int) string { return AccessRole }).ClusterRoleBindingList...)
 	if _, reason, _ := a.Authorize(ctx, authorizer.AttributesRecord{User: ann, Verb: "get", Resource: "none", ResourceRequest: true}); len(reason) > 10_000 || !strings.Contains(reason, "more") {
 		t.Errorf("a reason of %d bytes: %.300s", len(reason), reason)
 	}
@@ -120,7 +120,7 @@ func TestAReviewAndARefusalHaveABoundedSize(t *testing.T) {
 
 // What others are aggregated to view is not copied for each request.
 func TestAggregatedRulesCostNoCopy(t *testing.T) {
-	s := bound(1, func(int) string { return "view" })
+	s := bindAnn(1, func(int) string { return "view" })
 	for n := range 1000 {
 		part := ruled(fmt.Sprint("part", n), 10)
 		part.Labels = map[string]string{controllers.AggregationPrefix + "view": "true"}

@@ -68,7 +68,7 @@ func (e *Escalation) Validate(ctx context.Context, a admission.Attributes, _ adm
 	return e.judge(a, policy, cluster, g)
 }
 
-// mayAnyway asks for the verb that allows what the writer could not do himself.
+// mayAnyway asks for the verb that allows what the writer could not do without it.
 func (e *Escalation) mayAnyway(ctx context.Context, a admission.Attributes, g *grant) (bool, error) {
 	attr := authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: "escalate", APIGroup: rbacv1.GroupName, APIVersion: a.GetResource().Version,

@@ -36,19 +36,19 @@ func (a alphabet) take(p permission) {
 func alphabetOf(s script) alphabet {
 	a := newAlphabet()
 	for _, q := range s.questions {
-		a.take(asked(q.attr))
+		a.take(permissionOf(q.attr))
 	}
 	return a
 }
 
-func asked(a authorizer.AttributesRecord) permission {
+func permissionOf(a authorizer.AttributesRecord) permission {
 	return permission{a.Verb, a.Namespace, a.APIGroup, a.Resource, a.Subresource, a.Name, a.Path}
 }
 
 // model is the obviously right model: everything that one user may do in one cluster, written out.
 type model map[permission]bool
 
-func (m model) allows(a authorizer.AttributesRecord) bool { return m[asked(a)] }
+func (m model) allows(a authorizer.AttributesRecord) bool { return m[permissionOf(a)] }
 
 // modelOf writes out what a user may do.
 func modelOf(policy *access.Snapshot, cluster string, u user.Info, all alphabet) model {

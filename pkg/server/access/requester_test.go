@@ -101,7 +101,7 @@ func TestLimitsCountWhoHasSentTheRequest(t *testing.T) {
 }
 
 // A front learns for whom a token counts from whatever a shard answers, and nobody else is told who a sender is.
-func TestWhoAsksIsToldForWhomHeCounts(t *testing.T) {
+func TestASenderIsToldForWhomItCounts(t *testing.T) {
 	ann := &user.DefaultInfo{Name: "änn\n"}
 	for name, c := range map[string]struct {
 		asks   bool

@@ -183,7 +183,7 @@ func TestTokensOfIssuersAreTheirUsers(t *testing.T) {
 			}
 		})
 	}
-	if n := stranger.Asked(); n > 0 {
+	if n := stranger.Fetches(); n > 0 {
 		t.Errorf("an issuer that the file does not name was asked %d times", n)
 	}
 }
@@ -197,7 +197,7 @@ func TestANewKeyWorksAtOnceAndMadeUpKeysCostOneQuestionASecond(t *testing.T) {
 	a.mustBe(t, issuer.token(t, nil), "oidc:ann")
 	t.Logf("a token of a new key waited %v", time.Since(began))
 
-	asked, began := issuer.Asked(), time.Now()
+	fetches, began := issuer.Fetches(), time.Now()
 	strange := issuer.Keys()[0]
 	strange.KeyID = "made-up"
 	token, err := issuertest.Sign(strange, issuer.URL, map[string]any{"aud": "regent", "sub": "ann"})
@@ -209,7 +209,7 @@ func TestANewKeyWorksAtOnceAndMadeUpKeysCostOneQuestionASecond(t *testing.T) {
 		all.Go(func() { _, _, _ = a.who(token) })
 	}
 	all.Wait()
-	if n, most := issuer.Asked()-asked, int(time.Since(began)/pause)+2; n > most {
+	if n, most := issuer.Fetches()-fetches, int(time.Since(began)/pause)+2; n > most {
 		t.Errorf("%d tokens with a key that is made up cost %d questions in %v", 3*maxWaiting, n, time.Since(began))
 	}
 }
@@ -224,10 +224,10 @@ func TestAFileThatChangesIsInForceWithoutARestart(t *testing.T) {
 	writeFile(t, file, header+"jwt:\n- issuer: {}\n") // faulty
 	writeFile(t, file, header+"jwt:\n"+issuer.jwt("")+other.jwt(""))
 	within(t, 10*time.Second, "the second issuer", func() bool { _, _, err := a.who(others); return err == nil })
-	asked := issuer.Asked()
+	fetches := issuer.Fetches()
 	issuer.SetDown(true)
 	a.mustBe(t, token, "oidc:ann") // its keys were taken over
-	if issuer.Asked() != asked {
+	if issuer.Fetches() != fetches {
 		t.Error("a token of an issuer that is still the same asked for its keys")
 	}
 

@@ -190,7 +190,7 @@ func (c *call) RoundTrip(req *http.Request) (*http.Response, error) {
 	case err != nil && c.closing.Err() != nil:
 		return nil, errClosing
 	case err != nil && ctx.Err() == nil:
-		return nil, c.told(cluster, req.URL.Host, err)
+		return nil, c.explain(cluster, req.URL.Host, err)
 	}
 	return resp, err
 }
@@ -201,10 +201,10 @@ var (
 	errNotTrusted = errors.New("the webhook shows a certificate that is not trusted: check that caBundle has its authority, that it names the host of the URL, and that it has not expired")
 )
 
-// told returns what a tenant is told of a failure. A webhook that is not reached is always told of in the same words:
-// otherwise whoever makes definitions could ask the operator's DNS which names there are, and see its address and those
-// behind them. The operator finds the rest in the log.
-func (c *call) told(cluster logicalcluster.Name, host string, err error) error {
+// explain returns what a tenant is told of a failure. A webhook that is not reached is always told of in the same
+// words: otherwise whoever makes definitions could ask the operator's DNS which names there are, and see its address
+// and those behind them. The operator finds the rest in the log.
+func (c *call) explain(cluster logicalcluster.Name, host string, err error) error {
 	if bad, ok := errors.AsType[*answerError](err); ok {
 		return bad
 	}

@@ -56,9 +56,9 @@ func emptyDocument() *spec.Swagger {
 // serve answers for a cluster with these definitions, and reports whether it has. If none of them fits the server
 // itself answers, for what is built in. A warning says which do not fit.
 func (o *whole) serve(w http.ResponseWriter, req *http.Request, all []*Definition, next http.Handler) (bool, error) {
-	definitions, left := fitting(all)
-	if len(left) > 0 {
-		warnOf(w.Header(), left)
+	definitions, rest := fitting(all)
+	if len(rest) > 0 {
+		warnOf(w.Header(), rest)
 	}
 	if len(definitions) == 0 && len(all) > 0 {
 		return false, nil
@@ -81,7 +81,7 @@ func (o *whole) serve(w http.ResponseWriter, req *http.Request, all []*Definitio
 }
 
 // fitting returns which definitions are in a document, in their order, and which are left out: the largest.
-func fitting(all []*Definition) (in, left []*Definition) {
+func fitting(all []*Definition) (in, rest []*Definition) {
 	if sizeOf(all) <= maxInWhole {
 		return all, nil
 	}
@@ -98,10 +98,10 @@ func fitting(all []*Definition) (in, left []*Definition) {
 		if fits[d] {
 			in = append(in, d)
 		} else {
-			left = append(left, d)
+			rest = append(rest, d)
 		}
 	}
-	return in, left
+	return in, rest
 }
 
 const (
@@ -112,13 +112,13 @@ const (
 )
 
 // warnOf says which definitions are left out, as kubectl shows it.
-func warnOf(header http.Header, left []*Definition) {
+func warnOf(header http.Header, rest []*Definition) {
 	var names []string
-	for _, d := range left[:min(len(left), mostNamed)] {
+	for _, d := range rest[:min(len(rest), mostNamed)] {
 		names = append(names, d.names.Plural+"."+d.spec.Group)
 	}
-	text := fmt.Sprintf("OpenAPI v2 leaves out %d custom resources, the largest, because all would have more than %d MiB: use v3. They are %s", len(left), maxInWhole>>20, strings.Join(names, ", "))
-	if len(left) > mostNamed {
+	text := fmt.Sprintf("OpenAPI v2 leaves out %d custom resources, the largest, because all would have more than %d MiB: use v3. They are %s", len(rest), maxInWhole>>20, strings.Join(names, ", "))
+	if len(rest) > mostNamed {
 		text += ", and others"
 	}
 	if warning, err := net.NewWarningHeader(warningCode, "-", text); err == nil {
@@ -128,11 +128,11 @@ func warnOf(header http.Header, left []*Definition) {
 
 // make makes a document, unless somebody else has meanwhile.
 func (o *whole) make(req *http.Request, key, mediaType string, definitions []*Definition, next http.Handler) (*packed, error) {
-	made, err := o.turn(req.Context(), sizeOf(definitions))
+	end, err := o.turn(req.Context(), sizeOf(definitions))
 	if err != nil {
 		return nil, err
 	}
-	defer made()
+	defer end()
 	if there, ok := o.cache.get(req.Context(), key); ok {
 		return there.(*packed), nil
 	}
@@ -156,8 +156,8 @@ func (o *whole) make(req *http.Request, key, mediaType string, definitions []*De
 	return document, nil
 }
 
-// turn returns when a document of definitions of a size may be made, with a function that says that it is.
-func (o *whole) turn(ctx context.Context, size int) (made func(), err error) {
+// turn returns when a document of definitions of a size may be made, and a function to call when it is made.
+func (o *whole) turn(ctx context.Context, size int) (end func(), err error) {
 	cluster, _ := clusters.From(ctx)
 	leave, err := o.clusters.lock(ctx, cluster.String())
 	if err != nil {

@@ -39,7 +39,7 @@ func TestWhatIsUsedIsKeptAndOneIsKeptHoweverLarge(t *testing.T) {
 
 // A cluster that uses more than there is room for takes nothing from others, whether it has many or large ones, and
 // whether they are its own or others use them, too.
-func TestWhoUsesMuchDropsHisOwn(t *testing.T) {
+func TestAClusterThatUsesMuchDropsItsOwn(t *testing.T) {
 	for name, size := range map[string]int{"many": 1, "large": 3000} {
 		r := newRecent[string, int](100, 10_000)
 		quiet := []string{"q0", "q1", "q2", "shared"}

@@ -47,12 +47,12 @@ type world struct {
 	own atomic.Bool // requests are those of a controller of this process
 
 	mu       sync.Mutex
-	defined  map[logicalcluster.Name]map[string]*told
-	everyone map[string]*told
+	defined  map[logicalcluster.Name]map[string]*testDefinition
+	everyone map[string]*testDefinition
 }
 
-// told is a definition that a test has made, and what ends when it changes.
-type told struct {
+// testDefinition is a definition that a test has made, and what ends when it changes.
+type testDefinition struct {
 	*Definition
 	end context.CancelFunc
 }
@@ -71,7 +71,7 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{defined: map[logicalcluster.Name]map[string]*told{}, everyone: map[string]*told{}}
+	w := &world{defined: map[logicalcluster.Name]map[string]*testDefinition{}, everyone: map[string]*testDefinition{}}
 	stored, err := Open(storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) { return Encoding(), nil }))
 	if err != nil {
 		t.Fatal(err)
@@ -144,12 +144,12 @@ func (w *world) define(t testing.TB, cluster logicalcluster.Name, d *apiextensio
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.defined[cluster] == nil {
-		w.defined[cluster] = map[string]*told{}
+		w.defined[cluster] = map[string]*testDefinition{}
 	}
 	if before := w.defined[cluster][d.Name]; before != nil {
 		before.end()
 	}
-	now := &told{Definition: &Definition{Content: content, Terminating: d.DeletionTimestamp != nil}}
+	now := &testDefinition{Definition: &Definition{Content: content, Terminating: d.DeletionTimestamp != nil}}
 	now.changed, now.end = begin()
 	w.defined[cluster][d.Name] = now
 	return now.Definition
@@ -353,20 +353,20 @@ func (w *world) touch(t *testing.T, path string) {
 }
 
 // next returns the next n events of a watch.
-func next(t *testing.T, events <-chan string, n int) (got []string) {
+func next(t *testing.T, events <-chan string, n int) (out []string) {
 	t.Helper()
 	for range n {
 		select {
 		case e, ok := <-events:
 			if !ok {
-				t.Fatalf("the watch has ended after %v", got)
+				t.Fatalf("the watch has ended after %v", out)
 			}
-			got = append(got, e)
+			out = append(out, e)
 		case <-time.After(30 * time.Second):
-			t.Fatalf("no event after %v", got)
+			t.Fatalf("no event after %v", out)
 		}
 	}
-	return got
+	return out
 }
 
 // widgets is a definition of Widgets with a schema, in one version, whose field spec.color can be selected by.

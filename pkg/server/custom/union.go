@@ -25,7 +25,7 @@ type part interface {
 type Union []part
 
 // NewUnion returns what clusters define themselves, and what they have bound.
-func NewUnion(own *Own, bound *Bound) Union { return Union{own, bound} }
+func NewUnion(own *Own, bound *Bindings) Union { return Union{own, bound} }
 
 // Definition implements Source.
 func (u Union) Definition(ctx context.Context, cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error) {

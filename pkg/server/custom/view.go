@@ -105,9 +105,9 @@ func (v *view) share(ctx context.Context, o *object) (map[string]any, error) {
 	return u.Object, nil
 }
 
-// left reports whether an object was left behind by another definition of the kind, with another scope, whose finalizer
-// somebody has removed by hand. It cannot be reached by a path of this one.
-func (v *view) left(ctx context.Context, o *object) bool {
+// isLeftover reports whether an object was left behind by another definition of the kind, with another scope, whose
+// finalizer somebody has removed by hand. It cannot be reached by a path of this one.
+func (v *view) isLeftover(ctx context.Context, o *object) bool {
 	return v.namespaced != (o.Namespace != "") && kindsIn(ctx) == nil
 }
 
@@ -262,7 +262,7 @@ func (v *view) GetList(ctx context.Context, key string, opts storage.ListOptions
 	if err := failed.get(); err != nil {
 		return err
 	}
-	contents, err := v.shareAll(ctx, slices.DeleteFunc(found.Items, func(o object) bool { return v.left(ctx, &o) }))
+	contents, err := v.shareAll(ctx, slices.DeleteFunc(found.Items, func(o object) bool { return v.isLeftover(ctx, &o) }))
 	if err != nil {
 		return err
 	}

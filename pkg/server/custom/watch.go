@@ -89,7 +89,7 @@ func (v *view) leftOf(ctx context.Context, e watch.Event) bool {
 		stored = c.GetObject()
 	}
 	o, ok := stored.(*object)
-	return ok && e.Type != watch.Bookmark && v.left(ctx, o)
+	return ok && e.Type != watch.Bookmark && v.isLeftover(ctx, o)
 }
 
 // event shows an event. last says that there is an error in place of it.

@@ -12,28 +12,28 @@ import (
 // Requests for endpoints of the process do not count, and those for clusters that no cache knows count together.
 func (f *flows) countIn(tally *fairness.Tally) func(*http.Request, int) {
 	return func(req *http.Request, code int) {
-		name, inCluster := f.counted(req.Context())
+		name, inCluster := f.tenantName(req.Context())
 		if !inCluster {
 			return
 		}
 		if code == 0 {
 			code = http.StatusOK // net/http's, if a handler writes nothing
 		}
-		tally.Add(name, time.Now(), fairness.Asked{Status: code, Write: isWrite(req.Method)})
+		tally.Add(name, time.Now(), fairness.Answer{Status: code, Write: isWrite(req.Method)})
 	}
 }
 
 // holdIn returns what is told how long requests have held places.
 func (f *flows) holdIn(tally *fairness.Tally) func(context.Context, time.Duration) {
 	return func(ctx context.Context, held time.Duration) {
-		if name, inCluster := f.counted(ctx); inCluster {
+		if name, inCluster := f.tenantName(ctx); inCluster {
 			tally.Hold(name, held)
 		}
 	}
 }
 
-// counted returns the name under which the request in ctx counts.
-func (f *flows) counted(ctx context.Context) (name string, inCluster bool) {
+// tenantName returns the name under which the request in ctx counts.
+func (f *flows) tenantName(ctx context.Context) (name string, inCluster bool) {
 	cluster, inCluster := f.clusters.Cached(ctx)
 	if cluster == "" {
 		return tenantUnknown, inCluster

@@ -136,8 +136,8 @@ func newStall(patience time.Duration, end func()) *stall {
 	return &stall{patience, timer}
 }
 
-// during starts the clock of a write. done stops it.
-func (s *stall) during() (done func() bool) {
+// during starts the clock of a write, and stop ends it.
+func (s *stall) during() (stop func() bool) {
 	s.timer.Reset(s.patience)
 	return s.timer.Stop
 }

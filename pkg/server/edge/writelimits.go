@@ -49,11 +49,11 @@ const (
 type WriteLimits struct {
 	clock clock.PassiveClock
 	// Each bounds what would fill otherwise.
-	history, compaction, events bound
+	history, compaction, events namedLedger
 }
 
-// bound is a Ledger with its name.
-type bound struct {
+// namedLedger is a Ledger with its name.
+type namedLedger struct {
 	*fairness.Ledger
 	name string
 }
@@ -64,9 +64,9 @@ func NewWriteLimits(historyBytes int64, clock clock.PassiveClock) *WriteLimits {
 	registerWriteMetrics()
 	w := &WriteLimits{
 		clock:      clock,
-		history:    bound{fairness.NewLedger(cmp.Or(historyBytes, math.MaxInt64), historyWindow), "history"},
-		compaction: bound{fairness.NewLedger(0, compactionWindow), "compaction"},
-		events:     bound{fairness.NewLedger(0, eventsWindow), "events"},
+		history:    namedLedger{fairness.NewLedger(cmp.Or(historyBytes, math.MaxInt64), historyWindow), "history"},
+		compaction: namedLedger{fairness.NewLedger(0, compactionWindow), "compaction"},
+		events:     namedLedger{fairness.NewLedger(0, eventsWindow), "events"},
 	}
 	w.Fit(usualQuota)
 	return w
@@ -116,11 +116,11 @@ func (w *WriteLimits) MayWrite(ctx context.Context, cached bool) error {
 }
 
 // of returns the bounds for resources that have a watch cache, and for those that have none, which are Events.
-func (w *WriteLimits) of(cached bool) []bound {
+func (w *WriteLimits) of(cached bool) []namedLedger {
 	if cached {
-		return []bound{w.history, w.compaction}
+		return []namedLedger{w.history, w.compaction}
 	}
-	return []bound{w.events, w.compaction}
+	return []namedLedger{w.events, w.compaction}
 }
 
 // Wrote implements storage.Meter.

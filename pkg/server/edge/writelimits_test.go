@@ -23,7 +23,7 @@ func TestWhatEtcdKeepsHasBoundsByItsQuota(t *testing.T) {
 			w.Saw(logicalcluster.Name(cluster), 1)
 		}
 	}
-	exceeds := func(by bound, tenant string) bool {
+	exceeds := func(by namedLedger, tenant string) bool {
 		_, ok := by.Excess(now.Now(), tenant, "")
 		return ok
 	}

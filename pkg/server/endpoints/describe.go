@@ -80,9 +80,9 @@ func (d *Describer) Describe(ctx context.Context) status.Replica {
 		out.Controllers = append(out.Controllers, controllerOf(s))
 	}
 	if d.Others != nil {
-		heard := d.Others.Heard()
-		for _, name := range slices.Sorted(maps.Keys(heard)) {
-			out.Peers = append(out.Peers, status.Peer{Shard: name, Heard: heard[name]})
+		peers := d.Others.Peers()
+		for _, name := range slices.Sorted(maps.Keys(peers)) {
+			out.Peers = append(out.Peers, status.Peer{Shard: name, Heard: peers[name]})
 		}
 	}
 	return out

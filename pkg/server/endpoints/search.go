@@ -48,7 +48,7 @@ type search struct {
 func newSearch(shard string, workspaces *clusters.Informer[*tenancyv1alpha1.Workspace], others *shards.Reader) *search {
 	s := &search{shard: shard, workspaces: workspaces}
 	if others != nil {
-		s.others = func() []string { return slices.Collect(maps.Keys(others.Heard())) }
+		s.others = func() []string { return slices.Collect(maps.Keys(others.Peers())) }
 		s.ask = others.Ask
 	}
 	return s

@@ -23,9 +23,9 @@ type top struct {
 // describe is a description.
 func (t *top) describe(*http.Request) (any, error) {
 	busiest, all := t.tally.Read()
-	out := status.Top{Shard: t.shard, Replica: t.replica, Observed: time.Now(), All: askedOf(all), Clusters: make([]status.ClusterAsked, 0, len(busiest))}
+	out := status.Top{Shard: t.shard, Replica: t.replica, Observed: time.Now(), All: countsOf(all), Clusters: make([]status.ClusterCounts, 0, len(busiest))}
 	for _, c := range busiest {
-		out.Clusters = append(out.Clusters, status.ClusterAsked{Cluster: c.Cluster, Path: t.path(c.Cluster), Since: c.Since, Asked: askedOf(c)})
+		out.Clusters = append(out.Clusters, status.ClusterCounts{Cluster: c.Cluster, Path: t.path(c.Cluster), Since: c.Since, RequestCounts: countsOf(c)})
 	}
 	return out, nil
 }
@@ -39,6 +39,6 @@ func (t *top) path(cluster string) string {
 	return lc.Annotations[core.LogicalClusterPathAnnotationKey]
 }
 
-func askedOf(c fairness.Counts) status.Asked {
-	return status.Asked{Requests: c.Requests, Writes: c.Writes, Refused: c.Refused, Failed: c.Failed, TooMany: c.TooMany, PlaceSeconds: c.Held.Seconds()}
+func countsOf(c fairness.Counts) status.RequestCounts {
+	return status.RequestCounts{Requests: c.Requests, Writes: c.Writes, Refused: c.Refused, Failed: c.Failed, TooMany: c.TooMany, PlaceSeconds: c.Held.Seconds()}
 }

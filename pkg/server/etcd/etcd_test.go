@@ -71,7 +71,7 @@ func TestATakenPortIsAnErrorThatFreesTheDirectory(t *testing.T) {
 
 func TestStartEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := errors.New("the operator changed her mind")
+	cause := errors.New("the operator changed their mind")
 	cancel(cause)
 	directory := t.TempDir()
 	if s, err := Start(ctx, Config{Directory: directory}); err == nil {

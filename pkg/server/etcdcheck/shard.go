@@ -41,7 +41,7 @@ type Shard struct {
 	// authority is the one of which the record is. It changes when the authority is rolled.
 	authority atomic.Pointer[pki.Bundle]
 	// known is closed when the prefix is known to be this shard's.
-	known chan struct{}
+	confirmation chan struct{}
 	// fault is the error of the last attempt, nil before the first.
 	fault atomic.Pointer[error]
 
@@ -61,19 +61,19 @@ type Config struct {
 // NewShard returns a check of the record of a shard with an authority.
 func NewShard(client *clientv3.Client, cfg Config, authority *pki.Bundle) *Shard {
 	c := &Shard{
-		client:    client,
-		key:       shardKey(cfg.Prefix),
-		shard:     cfg.Shard,
-		directory: cfg.Directory,
-		known:     make(chan struct{}),
-		probe:     probeSecret{client: client, key: secretKey(cfg.Prefix), encrypt: cfg.Secrets},
+		client:       client,
+		key:          shardKey(cfg.Prefix),
+		shard:        cfg.Shard,
+		directory:    cfg.Directory,
+		confirmation: make(chan struct{}),
+		probe:        probeSecret{client: client, key: secretKey(cfg.Prefix), encrypt: cfg.Secrets},
 	}
 	c.authority.Store(authority)
 	return c
 }
 
-// Known is closed when the prefix is known to be this shard's.
-func (c *Shard) Known() <-chan struct{} { return c.known }
+// Confirmation is closed when the prefix is known to be this shard's.
+func (c *Shard) Confirmation() <-chan struct{} { return c.confirmation }
 
 // Secret returns the probes' secret. It may be called once Run has returned nil.
 func (c *Shard) Secret() []byte { return c.secret }
@@ -89,7 +89,7 @@ func (c *Shard) Run(ctx context.Context) error {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := c.try(ctx)
 		if err == nil {
-			close(c.known)
+			close(c.confirmation)
 			return nil
 		}
 		if errors.Is(err, ErrOtherShard) || ctx.Err() != nil {
@@ -211,7 +211,7 @@ func (c *Shard) Name() string { return "shard" }
 func (c *Shard) Check(*http.Request) error {
 	const notYet = "the shard's name and certificate authority are not compared with those in etcd yet"
 	select {
-	case <-c.known:
+	case <-c.confirmation:
 		return nil
 	default:
 	}

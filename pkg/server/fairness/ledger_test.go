@@ -15,8 +15,8 @@ const (
 
 var ledgerStart = epoch.Add(ledgerWindow)
 
-// written returns what was written by all persons within the window.
-func written(l *Ledger, now time.Time) int64 {
+// sumOf returns what was written by all persons within the window.
+func sumOf(l *Ledger, now time.Time) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.advance(now)
@@ -24,15 +24,15 @@ func written(l *Ledger, now time.Time) int64 {
 }
 
 // writesUntilExcess returns how many bytes somebody can write at once.
-func writesUntilExcess(l *Ledger, now time.Time, tenant, person string) (written int64) {
-	for written <= 2*ledgerSize {
+func writesUntilExcess(l *Ledger, now time.Time, tenant, person string) (bytes int64) {
+	for bytes <= 2*ledgerSize {
 		if _, ok := l.Excess(now, tenant, person); ok {
-			return written
+			return bytes
 		}
 		l.Write(now, tenant, person, 10)
-		written += 10
+		bytes += 10
 	}
-	return written
+	return bytes
 }
 
 func TestATenantAloneWritesHalfAndTheNextHalfOfTheRest(t *testing.T) {
@@ -92,8 +92,8 @@ func TestWhatWasWrittenCountsForTheWindow(t *testing.T) {
 			t.Errorf("after %v: excess %t, want %t", after, ok, want)
 		}
 	}
-	if _, ok := l.Excess(ledgerStart.Add(ledgerWindow), "a", "p"); ok || written(l, ledgerStart.Add(ledgerWindow)) != 0 {
-		t.Errorf("after the window: excess %t, %d bytes", ok, written(l, ledgerStart.Add(ledgerWindow)))
+	if _, ok := l.Excess(ledgerStart.Add(ledgerWindow), "a", "p"); ok || sumOf(l, ledgerStart.Add(ledgerWindow)) != 0 {
+		t.Errorf("after the window: excess %t, %d bytes", ok, sumOf(l, ledgerStart.Add(ledgerWindow)))
 	}
 	if len(l.tenants)+len(l.persons) > 0 {
 		t.Errorf("%v and %v are kept", l.tenants, l.persons)
@@ -123,7 +123,7 @@ func TestALedgerKnowsWhatWasWrittenInTheWindow(t *testing.T) {
 					sum += w.bytes
 				}
 			}
-			if got := written(l, now); got != sum {
+			if got := sumOf(l, now); got != sum {
 				t.Fatalf("%d bytes in all, want %d", got, sum)
 			}
 			for _, accounts := range []map[string]*account{l.tenants, l.persons} {

@@ -22,16 +22,16 @@ func newScene(t *testing.T, places, waiting int) *scene {
 	return &scene{t, New(places, waiting)}
 }
 
-// asked is a request.
-type asked struct {
+// attempt is a request of a scene.
+type attempt struct {
 	flow  Flow
 	end   chan struct{}
 	began chan struct{}
 	done  chan error // what Enter returned, once the request is over
 }
 
-func (s *scene) ask(ctx context.Context, flow Flow, places int) *asked {
-	a := &asked{flow: flow, end: make(chan struct{}), began: make(chan struct{}), done: make(chan error, 1)}
+func (s *scene) ask(ctx context.Context, flow Flow, places int) *attempt {
+	a := &attempt{flow: flow, end: make(chan struct{}), began: make(chan struct{}), done: make(chan error, 1)}
 	go func() {
 		leave, err := s.l.Enter(ctx, flow, places)
 		if err == nil {
@@ -45,14 +45,14 @@ func (s *scene) ask(ctx context.Context, flow Flow, places int) *asked {
 	return a
 }
 
-func (s *scene) asks(n int, flow Flow) (all []*asked) {
+func (s *scene) asks(n int, flow Flow) (all []*attempt) {
 	for range n {
 		all = append(all, s.ask(s.t.Context(), flow, 1))
 	}
 	return all
 }
 
-func (a *asked) handled() bool {
+func (a *attempt) handled() bool {
 	select {
 	case <-a.began:
 		return true
@@ -61,7 +61,7 @@ func (a *asked) handled() bool {
 	}
 }
 
-func handled(all []*asked) (n int) {
+func handled(all []*attempt) (n int) {
 	for _, a := range all {
 		if a.handled() {
 			n++
@@ -71,7 +71,7 @@ func handled(all []*asked) (n int) {
 }
 
 // over ends requests and waits until all are over.
-func over(all ...*asked) {
+func over(all ...*attempt) {
 	for _, a := range all {
 		close(a.end)
 	}
@@ -84,7 +84,7 @@ func TestATenantAloneGetsHalfOfThePlacesAndTwoGetAThirdEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 24, 1000)
 		a := Flow{Tenant: "a"}
-		users := func(n int, tenant string) (all []*asked) {
+		users := func(n int, tenant string) (all []*attempt) {
 			for i := range n {
 				all = append(all, s.ask(s.t.Context(), Flow{Tenant: tenant, User: fmt.Sprint(i)}, 1))
 			}
@@ -98,7 +98,7 @@ func TestATenantAloneGetsHalfOfThePlacesAndTwoGetAThirdEach(t *testing.T) {
 		if got := handled(second); got != 6 {
 			t.Errorf("the second gets %d of 12 that are free, want 6", got)
 		}
-		var ended []*asked
+		var ended []*attempt
 		for _, r := range first[:8] { // now the first one has less than its third, and both want more
 			close(r.end)
 			ended = append(ended, r)
@@ -117,7 +117,7 @@ func TestATenantAloneGetsHalfOfThePlacesAndTwoGetAThirdEach(t *testing.T) {
 func TestANewcomerIsHandledAtOnceWhateverOthersHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 16, 1000)
-		var all []*asked
+		var all []*attempt
 		for tenant := range 3 {
 			all = append(all, s.asks(100, Flow{Tenant: fmt.Sprint(tenant)})...)
 		}
@@ -134,7 +134,7 @@ func TestANewcomerIsHandledAtOnceWhateverOthersHold(t *testing.T) {
 func TestAdministratorsGetInDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 4, 1000)
-		var tenants []*asked
+		var tenants []*attempt
 		for n := range 8 {
 			tenants = append(tenants, s.ask(s.t.Context(), Flow{Tenant: fmt.Sprint(n)}, 1))
 		}
@@ -149,7 +149,7 @@ func TestAdministratorsGetInDuringAFlood(t *testing.T) {
 	})
 }
 
-func TestOneUserLeavesPlacesToTheOthersOfHisTenant(t *testing.T) {
+func TestOneUserLeavesPlacesToTheOthersOfTheirTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 32, 1000)
 		greedy := s.asks(400, Flow{Tenant: "a", User: "greedy"})
@@ -168,7 +168,7 @@ func TestOneUserLeavesPlacesToTheOthersOfHisTenant(t *testing.T) {
 func TestAPersonHasNoMoreInManyTenantsThanInOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, 24, 1000)
-		var eves []*asked
+		var eves []*attempt
 		for n := range 12 {
 			eves = append(eves, s.asks(4, Flow{Tenant: fmt.Sprint("eve", n), User: "eve", Person: "eve"})...)
 		}
@@ -198,7 +198,7 @@ func TestWhoHasTheFewestPlacesIsNext(t *testing.T) {
 		over(second...)
 		synctest.Wait()
 		if handled(flood) != 0 || handled(late) != 1 {
-			t.Errorf("of the flood %d are handled, of who came last %d: want him first", handled(flood), handled(late))
+			t.Errorf("of the flood %d are handled, of the user who came last %d: want that one first", handled(flood), handled(late))
 		}
 		over(append(append(first, flood...), late...)...)
 	})
@@ -293,7 +293,7 @@ func TestNoFloodLosesPlacesOrLetsAnybodyWaitBesideAFreeOne(t *testing.T) {
 		var fault string
 		synctest.Test(t, func(t *testing.T) { // rapid's values cannot be drawn in it
 			s := newScene(t, places, waiting)
-			var open []*asked
+			var open []*attempt
 			for _, step := range steps {
 				if n := step.ending; n >= 0 && n < len(open) && open[n].handled() {
 					over(open[n])

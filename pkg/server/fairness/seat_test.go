@@ -133,7 +133,7 @@ func TestSlowReadersShareWhatIsKeptForThem(t *testing.T) {
 		}
 		s.isTaken(t, "half of the room is one person's", 0, 4*large)
 		if err := <-read("eve5", "eve").ended; err == nil {
-			t.Errorf("one more of hers is kept")
+			t.Errorf("one more of eve's is kept")
 		}
 		kept = append(kept, read("ann", "ann"))
 		s.isTaken(t, "another person's answer is kept", 0, 5*large)

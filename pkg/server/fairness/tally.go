@@ -26,13 +26,13 @@ type Counts struct {
 	Held                                       time.Duration
 }
 
-// Asked is one request that was answered, with which HTTP status. Write says that it was to change something.
-type Asked struct {
+// Answer is one request that was answered, with which HTTP status. Write says that it was to change something.
+type Answer struct {
 	Status int
 	Write  bool
 }
 
-func (c *Counts) add(a Asked) {
+func (c *Counts) add(a Answer) {
 	c.Requests++
 	if a.Write {
 		c.Writes++
@@ -73,7 +73,7 @@ func NewTally() *Tally {
 }
 
 // Add counts a request of a cluster.
-func (t *Tally) Add(cluster string, now time.Time, a Asked) {
+func (t *Tally) Add(cluster string, now time.Time, a Answer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fadeAt(now)

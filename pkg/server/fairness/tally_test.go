@@ -9,7 +9,7 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-func known(t *Tally) map[string]Counts {
+func countsOf(t *Tally) map[string]Counts {
 	by := map[string]Counts{}
 	busiest, _ := t.Read()
 	for _, c := range busiest {
@@ -20,7 +20,7 @@ func known(t *Tally) map[string]Counts {
 
 func TestATallyCountsWhatWasAnswered(t *testing.T) {
 	tally := NewTally()
-	for _, a := range []Asked{
+	for _, a := range []Answer{
 		{200, false}, {201, true}, {403, true}, {403, false}, {412, true}, {422, true}, {429, true}, {429, false}, {404, true}, {500, true}, {503, false},
 	} {
 		tally.Add("a", noon, a)
@@ -28,7 +28,7 @@ func TestATallyCountsWhatWasAnswered(t *testing.T) {
 	tally.Hold("a", time.Second)
 	tally.Hold("unknown", time.Minute)
 	want := Counts{Cluster: "a", Since: noon, Requests: 11, Writes: 7, Refused: 4, Failed: 2, TooMany: 2, Held: time.Second}
-	if got := known(tally); len(got) != 1 || got["a"] != want {
+	if got := countsOf(tally); len(got) != 1 || got["a"] != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want.Cluster, want.Since, want.Held = "", time.Time{}, time.Second+time.Minute
@@ -42,12 +42,12 @@ func TestATallyCountsWhatWasAnswered(t *testing.T) {
 func TestABusyClusterStaysKnownAmongManyIdleOnes(t *testing.T) {
 	tally := NewTally()
 	for n := range 100_000 {
-		tally.Add(fmt.Sprint("idle-", n), noon, Asked{Status: http.StatusOK})
+		tally.Add(fmt.Sprint("idle-", n), noon, Answer{Status: http.StatusOK})
 		if n%100 == 0 {
-			tally.Add("busy", noon, Asked{Status: http.StatusOK})
+			tally.Add("busy", noon, Answer{Status: http.StatusOK})
 		}
 	}
-	got := known(tally)
+	got := countsOf(tally)
 	if len(got) != mostCounted || len(tally.at) != mostCounted {
 		t.Errorf("%d clusters are known, %d indexed", len(got), len(tally.at))
 	}
@@ -63,18 +63,18 @@ func TestAClusterThatWasBusyOnceIsForgottenForThoseThatAreBusyNow(t *testing.T) 
 	tally := NewTally()
 	for n := range mostCounted {
 		for range 1000 {
-			tally.Add(fmt.Sprint("before-", n), noon, Asked{Status: http.StatusOK})
+			tally.Add(fmt.Sprint("before-", n), noon, Answer{Status: http.StatusOK})
 		}
 	}
 	for n := range 60 { // time passes, in which hardly anybody asks: the ranks fade
-		tally.Add("now-0", noon.Add(time.Duration(n)*halfLife), Asked{Status: http.StatusOK})
+		tally.Add("now-0", noon.Add(time.Duration(n)*halfLife), Answer{Status: http.StatusOK})
 	}
 	for n := range mostCounted {
-		tally.Add(fmt.Sprint("now-", n), noon.Add(time.Hour), Asked{Status: http.StatusOK})
+		tally.Add(fmt.Sprint("now-", n), noon.Add(time.Hour), Answer{Status: http.StatusOK})
 	}
 	before := 0
 	for n := range mostCounted {
-		if _, there := known(tally)[fmt.Sprint("before-", n)]; there {
+		if _, there := countsOf(tally)[fmt.Sprint("before-", n)]; there {
 			before++
 		}
 	}
@@ -86,9 +86,9 @@ func TestAClusterThatWasBusyOnceIsForgottenForThoseThatAreBusyNow(t *testing.T) 
 // What is counted of each request must cost next to nothing: below 200 ns, and no allocation.
 func TestCountingARequestOfAKnownClusterAllocatesNothing(t *testing.T) {
 	tally := NewTally()
-	tally.Add("a", noon, Asked{Status: http.StatusOK})
+	tally.Add("a", noon, Answer{Status: http.StatusOK})
 	if n := testing.AllocsPerRun(100, func() {
-		tally.Add("a", noon, Asked{Status: http.StatusOK, Write: true})
+		tally.Add("a", noon, Answer{Status: http.StatusOK, Write: true})
 		tally.Hold("a", time.Millisecond)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -106,7 +106,7 @@ func BenchmarkTally(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				name := names[n%clusters]
-				tally.Add(name, noon, Asked{Status: http.StatusOK, Write: true})
+				tally.Add(name, noon, Answer{Status: http.StatusOK, Write: true})
 				tally.Hold(name, time.Millisecond)
 				n++
 			}

@@ -51,7 +51,7 @@ func TestAWriteKeepsItsPlaceWhileItsWatchersAreTold(t *testing.T) {
 				if time.Since(began) != 0 {
 					t.Errorf("the request takes %v longer", time.Since(began))
 				}
-				for control.taken() > 0 && time.Since(began) < time.Minute {
+				for control.takenPlaces() > 0 && time.Since(began) < time.Minute {
 					time.Sleep(perWatcher)
 					synctest.Wait()
 				}
@@ -64,7 +64,7 @@ func TestAWriteKeepsItsPlaceWhileItsWatchersAreTold(t *testing.T) {
 				if len(control.watchers.open) != 0 {
 					t.Errorf("watches are counted that have ended: %v", control.watchers.open)
 				}
-				if handle(); control.taken() != 0 {
+				if handle(); control.takenPlaces() != 0 {
 					t.Error("watches that have ended cost a place")
 				}
 			})
@@ -89,7 +89,7 @@ func requested(t *testing.T, cluster string, info request.RequestInfo) *http.Req
 	return httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 }
 
-func (c *Control) taken() int {
+func (c *Control) takenPlaces() int {
 	c.Limiter.mu.Lock()
 	defer c.Limiter.mu.Unlock()
 	return c.Limiter.handled.taken

@@ -124,9 +124,9 @@ func (r *reader) tellMembership(ctx context.Context, member bool) {
 // adjust reads the shards that the root shard lists, if that has been heard, and otherwise those that were read before.
 // again says when to call it again: see Members.Keep.
 func (r *reader) adjust(ctx context.Context) (again <-chan time.Time) {
-	listed, heard := r.list(ctx)
+	listed, hears := r.list(ctx)
 	again = r.members.Keep(ctx, r.current)
-	if heard {
+	if hears {
 		r.mu.Lock()
 		r.hasList = listed
 		r.mu.Unlock()
@@ -135,9 +135,9 @@ func (r *reader) adjust(ctx context.Context) (again <-chan time.Time) {
 	return again
 }
 
-// list takes over what the root shard lists. heard says whether it has been heard yet, and listed
+// list takes over what the root shard lists. hears says whether that has been heard yet, and listed
 // whether it lists any.
-func (r *reader) list(ctx context.Context) (listed, heard bool) {
+func (r *reader) list(ctx context.Context) (listed, hears bool) {
 	root, ok := r.shard(r.by.Root.Name)
 	if !ok {
 		return false, false

@@ -49,7 +49,7 @@ func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, erro
 		return nil, err
 	}
 	asking := roundTrip(func(req *http.Request) (*http.Response, error) { return s.replicas.send(req, ownReads) })
-	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.Bound(name, asking)))}
+	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.WithBounds(name, asking)))}
 	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + host, QPS: -1, UserAgent: "regent-front"}, reading); err != nil {
 		return nil, err
 	}

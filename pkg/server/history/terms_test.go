@@ -13,8 +13,8 @@ import (
 // at is a time of these tests, in seconds.
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// led is a term that began then. past is one that has ended.
-func led(epoch int64, began int) status.Term {
+// current is a term that began then. past is one that has ended.
+func current(epoch int64, began int) status.Term {
 	return status.Term{Epoch: epoch, Holder: fmt.Sprintf("h%d", epoch), Replica: fmt.Sprintf("r%d", epoch), Began: at(began), Trigger: "release"}
 }
 
@@ -43,21 +43,21 @@ func TestTermsAreToldByTheirLeadersAndTheirSuccessors(t *testing.T) {
 		want    string
 	}{
 		"nothing":                     {nil, Entry{}, ""},
-		"one goes on":                 {[]Entry{of(led(1, 0))}, of(led(1, 0)), "1"},
-		"one has not written yet":     {[]Entry{of(led(1, 0))}, of(led(2, 9), past(1, 8, "death")), "2 1:death@8"},
-		"nobody leads":                {[]Entry{of(led(1, 0))}, of(status.Term{}, past(1, 8, "step down")), "1:step down@8"},
+		"one goes on":                 {[]Entry{of(current(1, 0))}, of(current(1, 0)), "1"},
+		"one has not written yet":     {[]Entry{of(current(1, 0))}, of(current(2, 9), past(1, 8, "death")), "2 1:death@8"},
+		"nobody leads":                {[]Entry{of(current(1, 0))}, of(status.Term{}, past(1, 8, "step down")), "1:step down@8"},
 		"nobody leads, all is lost":   {nil, of(status.Term{}, past(1, 8, "step down")), "1:step down@8"},
-		"its successor tells":         {[]Entry{of(led(1, 0)), of(led(2, 9), past(1, 8, "shutdown"))}, Entry{}, "2 1:shutdown@8"},
-		"one has never written":       {[]Entry{of(led(1, 0)), of(led(3, 20), past(1, 8, "deposed"), past(2, 15, "expiry"))}, Entry{}, "3 2:expiry@15 1:deposed@8"},
-		"nobody knows how it ended":   {[]Entry{of(led(1, 0)), of(led(3, 20), past(2, 15, "expiry"))}, Entry{}, "3 2:expiry@15 1"},
-		"two tell of it":              {[]Entry{of(led(1, 0)), of(led(2, 9), past(1, 8, "death")), of(led(3, 20), past(1, 10, ""), past(2, 15, "expiry"))}, Entry{}, "3 2:expiry@15 1:death@8"},
-		"the second knows the cause":  {[]Entry{of(led(1, 0)), of(led(2, 9), past(1, 9, "")), of(led(3, 20), past(1, 8, "fenced"))}, Entry{}, "3 2 1:fenced@8"},
-		"who tells has missed some":   {[]Entry{of(led(5, 50)), of(led(7, 70), past(4, 40, "death"), past(6, 60, "death"))}, Entry{}, "7 6:death@60 5 4:death@40"},
-		"epochs have begun again":     {[]Entry{of(led(7, 0)), of(led(8, 9), past(7, 8, "death")), of(led(1, 20)), of(led(2, 30), past(1, 29, "death"))}, Entry{}, "2 1:death@29 8 7:death@8"},
-		"a replica that is behind":    {[]Entry{of(led(1, 0)), of(led(3, 20), past(2, 15, "expiry"))}, of(led(2, 9), past(1, 8, "death")), "3 2:expiry@15 1:death@8"},
-		"one that is further behind":  {[]Entry{of(led(3, 20)), of(led(4, 30), past(3, 29, "expiry"))}, of(led(2, 9), past(1, 8, "death")), "4 3:expiry@29"},
-		"an end before the beginning": {[]Entry{of(led(1, 10)), of(led(2, 20), past(1, 5, "death"))}, Entry{}, "2 1:death@10"},
-		"an end after the successor":  {[]Entry{of(led(1, 0)), of(led(2, 20), past(1, 25, "death"))}, Entry{}, "2 1:death@20"},
+		"its successor tells":         {[]Entry{of(current(1, 0)), of(current(2, 9), past(1, 8, "shutdown"))}, Entry{}, "2 1:shutdown@8"},
+		"one has never written":       {[]Entry{of(current(1, 0)), of(current(3, 20), past(1, 8, "deposed"), past(2, 15, "expiry"))}, Entry{}, "3 2:expiry@15 1:deposed@8"},
+		"nobody knows how it ended":   {[]Entry{of(current(1, 0)), of(current(3, 20), past(2, 15, "expiry"))}, Entry{}, "3 2:expiry@15 1"},
+		"two tell of it":              {[]Entry{of(current(1, 0)), of(current(2, 9), past(1, 8, "death")), of(current(3, 20), past(1, 10, ""), past(2, 15, "expiry"))}, Entry{}, "3 2:expiry@15 1:death@8"},
+		"the second knows the cause":  {[]Entry{of(current(1, 0)), of(current(2, 9), past(1, 9, "")), of(current(3, 20), past(1, 8, "fenced"))}, Entry{}, "3 2 1:fenced@8"},
+		"who tells has missed some":   {[]Entry{of(current(5, 50)), of(current(7, 70), past(4, 40, "death"), past(6, 60, "death"))}, Entry{}, "7 6:death@60 5 4:death@40"},
+		"epochs have begun again":     {[]Entry{of(current(7, 0)), of(current(8, 9), past(7, 8, "death")), of(current(1, 20)), of(current(2, 30), past(1, 29, "death"))}, Entry{}, "2 1:death@29 8 7:death@8"},
+		"a replica that is behind":    {[]Entry{of(current(1, 0)), of(current(3, 20), past(2, 15, "expiry"))}, of(current(2, 9), past(1, 8, "death")), "3 2:expiry@15 1:death@8"},
+		"one that is further behind":  {[]Entry{of(current(3, 20)), of(current(4, 30), past(3, 29, "expiry"))}, of(current(2, 9), past(1, 8, "death")), "4 3:expiry@29"},
+		"an end before the beginning": {[]Entry{of(current(1, 10)), of(current(2, 20), past(1, 5, "death"))}, Entry{}, "2 1:death@10"},
+		"an end after the successor":  {[]Entry{of(current(1, 0)), of(current(2, 20), past(1, 25, "death"))}, Entry{}, "2 1:death@20"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := brief(Terms(test.entries, test.now)); got != test.want {

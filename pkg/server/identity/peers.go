@@ -25,7 +25,7 @@ func (p *peers) reader() *shards.Reader {
 // Hears implements serviceaccounts.Peers.
 func (p *peers) Hears() map[string]bool {
 	if reader := p.reader(); reader != nil {
-		return reader.Heard()
+		return reader.Peers()
 	}
 	return nil
 }

@@ -24,13 +24,13 @@ import (
 func (f *fakes) gate(name string, status int) string {
 	f.Helper()
 	membership, err := f.admin.AddFront(f.Context(), f.bundle, name)
-	done(f.T, err)
+	must(f.T, err)
 	authority, err := membership.Authority()
-	done(f.T, err)
+	must(f.T, err)
 	certPEM, keyPEM, err := authority.Serve(nil, []net.IP{net.IPv4(127, 0, 0, 1)})
-	done(f.T, err)
+	must(f.T, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	done(f.T, err)
+	must(f.T, err)
 	server := httptest.NewUnstartedServer(answering(status))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -54,7 +54,7 @@ func (f *fakes) probed(name string, status int) {
 // change changes the root shard's object of a member.
 func (f *fakes) change(name string, change func(*corev1alpha1.Shard)) {
 	f.Helper()
-	done(f.T, f.admin.change(f.Context(), name, func(s *corev1alpha1.Shard) error {
+	must(f.T, f.admin.change(f.Context(), name, func(s *corev1alpha1.Shard) error {
 		change(s)
 		return nil
 	}))
@@ -63,7 +63,7 @@ func (f *fakes) change(name string, change func(*corev1alpha1.Shard)) {
 // A step of a roll names everybody who has not the one before, and nobody else.
 func TestEveryProcessOfAnInstallationIsAskedBeforeAStep(t *testing.T) {
 	stranger, err := pki.Ensure(t.TempDir())
-	done(t, err)
+	must(t, err)
 	for name, tc := range map[string]struct {
 		change func(f *fakes, q *Question, fronts []string) []string // returns the fronts to ask
 		says   []string                                              // for each fault what is said of it
@@ -129,11 +129,11 @@ func TestEveryProcessOfAnInstallationIsAskedBeforeAStep(t *testing.T) {
 // In a roll the kubeconfig and the keys may be of different steps.
 func TestKeysOfAnotherStepOfARollAreThoseOfTheInstallation(t *testing.T) {
 	f := newFakes(t)
-	done(t, pki.Roll(f.directory, "", pki.Begin))
+	must(t, pki.Roll(f.directory, "", pki.Begin))
 	begun, err := pki.Read(f.directory)
-	done(t, err)
+	must(t, err)
 	membership, err := f.admin.Add(t.Context(), begun, Addition{Name: "eu1", Replicas: []string{"https://127.0.0.1:1"}})
-	done(t, err)
+	must(t, err)
 	if certs, err := cert.ParseCertsPEM([]byte(membership.CertificateAuthority)); err != nil || len(certs) != 2 {
 		t.Errorf("the new member trusts %d authorities (%v)", len(certs), err)
 	}

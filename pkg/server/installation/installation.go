@@ -277,7 +277,7 @@ func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
 	}
 	transport := dialer.Transport()
 	transport.DisableKeepAlives = true
-	through, err := rest.HTTPWrappersForConfig(config, shards.Bound(member.Name, transport))
+	through, err := rest.HTTPWrappersForConfig(config, shards.WithBounds(member.Name, transport))
 	if err != nil {
 		return controllers.Clients{}, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}

@@ -32,7 +32,7 @@ func mustRefuse(t *testing.T, err error, says ...string) {
 	}
 }
 
-func done(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +42,9 @@ func done(t *testing.T, err error) {
 func TestAShardThatIsAddedIsKnownByItsMembership(t *testing.T) {
 	f := newFakes(t)
 	membership, err := f.admin.Add(t.Context(), f.bundle, Addition{Name: "eu1", Replicas: []string{"https://10.0.1.1:6443", "https://10.0.1.2:6443"}, Labels: map[string]string{"region": "eu"}})
-	done(t, err)
+	must(t, err)
 	authority, err := membership.Authority()
-	done(t, err)
+	must(t, err)
 	got := f.shards["root"].shard(t, "root", "eu1")
 	if got.Annotations[clusters.AuthorityAnnotation] != authority.Fingerprint() || got.Labels["region"] != "eu" || got.Spec.BaseURL != "https://10.0.1.1:6443" {
 		t.Errorf("it is %+v", got)
@@ -59,12 +59,12 @@ func TestAShardThatIsAddedIsKnownByItsMembership(t *testing.T) {
 
 func TestAnAdditionThatWouldTakeSomethingFromOthersIsRefused(t *testing.T) {
 	f := newFakes(t, "eu1", "old")
-	done(t, f.admin.change(t.Context(), "old", func(s *corev1alpha1.Shard) error {
+	must(t, f.admin.change(t.Context(), "old", func(s *corev1alpha1.Shard) error {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.RemovedAnnotation, "true")
 		return nil
 	}))
 	other, err := pki.Ensure(t.TempDir())
-	done(t, err)
+	must(t, err)
 	before := f.shards["root"].shard(t, "root", "eu1").Annotations
 	at := []string{"https://10.0.1.1:6443"}
 	for name, tc := range map[string]struct {
@@ -99,9 +99,9 @@ func TestARenewedMembershipReplacesTheOneBefore(t *testing.T) {
 	f := newFakes(t, "eu1")
 	before := f.shards["root"].shard(t, "root", "eu1")
 	membership, err := f.admin.Add(t.Context(), f.bundle, Addition{Name: "eu1", Renew: true, Labels: map[string]string{"region": "eu"}})
-	done(t, err)
+	must(t, err)
 	authority, err := membership.Authority()
-	done(t, err)
+	must(t, err)
 	after := f.shards["root"].shard(t, "root", "eu1")
 	if got := after.Annotations[clusters.AuthorityAnnotation]; got != authority.Fingerprint() || got == before.Annotations[clusters.AuthorityAnnotation] {
 		t.Errorf("the Shard names %s", got)
@@ -113,7 +113,7 @@ func TestARenewedMembershipReplacesTheOneBefore(t *testing.T) {
 		t.Errorf("the label that was given is not set: %v", after.Labels)
 	}
 	list, err := f.admin.List(t.Context())
-	done(t, err)
+	must(t, err)
 	if fault := list[0].Fault; list[0].Name != "eu1" || !strings.Contains(fault, "a membership that was replaced") {
 		t.Errorf("with its old membership it is %+v", list[0])
 	}
@@ -123,7 +123,7 @@ func TestARenewedMembershipReplacesTheOneBefore(t *testing.T) {
 func TestWhatIsSetIsChangedAndNothingElse(t *testing.T) {
 	f := newFakes(t, "eu1")
 	root := f.shards["root"]
-	done(t, f.admin.Set(t.Context(), "eu1", nil, map[string]string{"region": "eu", "disk": "slow"}))
+	must(t, f.admin.Set(t.Context(), "eu1", nil, map[string]string{"region": "eu", "disk": "slow"}))
 	raced := false
 	root.mu.Lock()
 	root.before = func(*http.Request) {
@@ -135,7 +135,7 @@ func TestWhatIsSetIsChangedAndNothingElse(t *testing.T) {
 		}
 	}
 	root.mu.Unlock()
-	done(t, f.admin.Set(t.Context(), "eu1", []string{"https://b:1", "https://c:1"}, map[string]string{"disk": "", "zone": "a"}))
+	must(t, f.admin.Set(t.Context(), "eu1", []string{"https://b:1", "https://c:1"}, map[string]string{"disk": "", "zone": "a"}))
 	got := root.shard(t, "root", "eu1")
 	if want := map[string]string{"region": "eu", "zone": "a"}; !maps.Equal(got.Labels, want) {
 		t.Errorf("labels %v, want %v", got.Labels, want)
@@ -143,12 +143,12 @@ func TestWhatIsSetIsChangedAndNothingElse(t *testing.T) {
 	if urls := clusters.ReplicasOf(got); !slices.Equal(urls, []string{"https://b:1", "https://c:1"}) || got.Annotations["of"] != "somebody else" {
 		t.Errorf("replicas %q, annotations %v", urls, got.Annotations)
 	}
-	done(t, f.admin.Cordon(t.Context(), "eu1", true))
-	done(t, f.admin.Cordon(t.Context(), "eu1", true))
+	must(t, f.admin.Cordon(t.Context(), "eu1", true))
+	must(t, f.admin.Cordon(t.Context(), "eu1", true))
 	if !clusters.IsCordoned(root.shard(t, "root", "eu1")) {
 		t.Error("it is not cordoned")
 	}
-	done(t, f.admin.Cordon(t.Context(), "eu1", false))
+	must(t, f.admin.Cordon(t.Context(), "eu1", false))
 	if clusters.IsCordoned(root.shard(t, "root", "eu1")) {
 		t.Error("it is cordoned")
 	}
@@ -226,13 +226,13 @@ func TestAShardIsRemovedOnlyWhenNobodyNeedsIt(t *testing.T) {
 				}
 				return
 			}
-			done(t, err)
+			must(t, err)
 			if !clusters.IsRemoved(after) {
 				t.Error("it is not removed")
 			}
 			mustRefuse(t, f.admin.Cordon(t.Context(), "eu1", false), "removed")
 			list, err := f.admin.List(t.Context())
-			done(t, err)
+			must(t, err)
 			if len(list) != 2 || list[0].Name != "root" || list[1].Name != "us1" {
 				t.Errorf("the list is %+v", list)
 			}
@@ -246,7 +246,7 @@ func TestAListTellsOfAllShardsWhoeverDoesNotAnswer(t *testing.T) {
 	home := f.shards["eu1"].shard(t, "system:shards", "eu1")
 	home.Status.Capacity = corev1.ResourceList{clusters.CapacityClusters: resource.MustParse("100"), clusters.UsedClusters: resource.MustParse("7")}
 	f.shards["eu1"].set(t, "system:shards", home)
-	done(t, f.admin.Cordon(t.Context(), "eu1", true))
+	must(t, f.admin.Cordon(t.Context(), "eu1", true))
 	f.shards["eu1"].set(t, "system:shards", home)
 	f.hang("us1")
 	f.shards["za1"].instead = func(w http.ResponseWriter, _ *http.Request) {
@@ -259,9 +259,9 @@ func TestAListTellsOfAllShardsWhoeverDoesNotAnswer(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	done(t, f.admin.Set(t.Context(), "zc1", []string{f.shards["eu1"].url}, nil))
+	must(t, f.admin.Set(t.Context(), "zc1", []string{f.shards["eu1"].url}, nil))
 	list, err := f.admin.List(t.Context())
-	done(t, err)
+	must(t, err)
 	faults := map[string]string{"eu1": "", "root": "", "us1": "deadline exceeded", "za1": "invalid character", "zb1": "deadline exceeded", "zc1": "shard eu1 answers: correct it with regent shard set zc1"}
 	for _, s := range list {
 		want, ok := faults[s.Name]

@@ -101,7 +101,7 @@ func TestAnAdoptedOrphanHasAWorkspaceLikeTheOneThatItHasLost(t *testing.T) {
 	f := newOrphan(t)
 	f.lead()
 	o, err := f.admin.Adopt(t.Context(), "x7", "")
-	done(t, err)
+	must(t, err)
 	if o.Shard != "eu1" || o.Workspace != "c1|w" {
 		t.Errorf("adopted: %+v", o)
 	}
@@ -153,7 +153,7 @@ func TestAnAdoptionThatWasCutShortGoesOn(t *testing.T) {
 			f.shards["eu1"].set(t, "x7", clusterAt("root:c:w"))
 		}
 	})
-	done(t, justErr(f.admin.Adopt(t.Context(), "x7", "eu1")))
+	must(t, justErr(f.admin.Adopt(t.Context(), "x7", "eu1")))
 	if reads.Load() < waiting {
 		t.Error("it does not wait until the cluster is adopted")
 	}
@@ -203,7 +203,7 @@ func TestWhatIsNoOrphanIsNeitherAdoptedNorDeleted(t *testing.T) {
 			f.shards["us1"].instead = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusInternalServerError) }
 		}, "x7", "", "shard us1 does not say whether Workspace c1|w is back", "shard us1 does not say whether Workspace c1|w is back"},
 		"the Workspace's shard was removed": {func(t *testing.T, f *fakes) {
-			done(t, f.admin.change(t.Context(), "us1", func(s *corev1alpha1.Shard) error {
+			must(t, f.admin.change(t.Context(), "us1", func(s *corev1alpha1.Shard) error {
 				metav1.SetMetaDataAnnotation(&s.ObjectMeta, clusters.RemovedAnnotation, "true")
 				return nil
 			}))

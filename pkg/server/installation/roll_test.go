@@ -15,14 +15,14 @@ import (
 func TestMembersBesideTheRootShardAreFound(t *testing.T) {
 	f := newFakes(t)
 	others, err := f.admin.Others(t.Context())
-	if done(t, err); len(others) > 0 {
+	if must(t, err); len(others) > 0 {
 		t.Errorf("a lone shard has members %q", others)
 	}
 	f.join("eu1")
 	_, err = f.admin.AddFront(t.Context(), f.bundle, "gate")
-	done(t, err)
+	must(t, err)
 	others, err = f.admin.Others(t.Context())
-	done(t, err)
+	must(t, err)
 	slices.Sort(others)
 	if !slices.Equal(others, []string{"front gate", "shard eu1"}) {
 		t.Errorf("members %q", others)
@@ -33,7 +33,7 @@ func TestMembersBesideTheRootShardAreFound(t *testing.T) {
 func TestAServerIsAskedWithWhatTheNextStepNeeds(t *testing.T) {
 	f := newFakes(t)
 	stranger, err := pki.Ensure(t.TempDir())
-	done(t, err)
+	must(t, err)
 	url := f.shards["root"].url
 	err = Accepts(t.Context(), &rest.Config{Host: url + "/clusters/root", TLSClientConfig: rest.TLSClientConfig{CAData: stranger.CAPEM}})
 	if err == nil || errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "certificate") {

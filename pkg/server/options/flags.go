@@ -89,11 +89,11 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	return flags
 }
 
-// Shown are flags with their values, as /flagz shows them: without the passwords of URLs.
-type Shown struct{ FlagSets cliflag.NamedFlagSets }
+// PublicFlags are flags with their values, as /flagz shows them: without the passwords of URLs.
+type PublicFlags struct{ FlagSets cliflag.NamedFlagSets }
 
 // GetFlagz implements flagz.Reader.
-func (s Shown) GetFlagz() map[string]string {
+func (s PublicFlags) GetFlagz() map[string]string {
 	all := flagz.NamedFlagSetsReader(s).GetFlagz()
 	for name, value := range all {
 		if !strings.Contains(value, "://") {
@@ -109,4 +109,4 @@ func (s Shown) GetFlagz() map[string]string {
 	return all
 }
 
-var _ flagz.Reader = Shown{}
+var _ flagz.Reader = PublicFlags{}

@@ -21,7 +21,7 @@ func TestFlagsAreShownWithoutPasswords(t *testing.T) {
 				}
 			}
 		}
-		if got := (Shown{flags}).GetFlagz()[name]; got != c.shown {
+		if got := (PublicFlags{flags}).GetFlagz()[name]; got != c.shown {
 			t.Errorf("--%s=%s is shown as %q, want %q", name, c.given, got, c.shown)
 		}
 	}

@@ -72,8 +72,8 @@ func newGeneration[T any](value T) *generation[T] {
 	return &generation[T]{value: value, unused: make(chan struct{})}
 }
 
-// Use returns the value. It must not be used any more after done has been called, which the caller must do once.
-func (v *Value[T]) Use() (value T, done func()) {
+// Use returns the value. It must not be used any more after release has been called, which the caller must do once.
+func (v *Value[T]) Use() (value T, release func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g := v.current

@@ -76,8 +76,8 @@ func (f *followed) write(t *testing.T, content string) {
 }
 
 func (f *followed) now() string {
-	value, done := f.Use()
-	defer done()
+	value, release := f.Use()
+	defer release()
 	return value
 }
 
@@ -89,11 +89,11 @@ func has(m *sync.Map, value string) bool {
 func TestAnOldValueWorksUntilItsLastUserHasGone(t *testing.T) {
 	f := follow(t)
 	until.So(t, "the first value works", func() bool { return has(&f.working, "one") })
-	value, done := f.Use()
+	value, release := f.Use()
 	_, doneToo := f.Use()
 	f.write(t, "two")
 	until.So(t, "the second value is in force", func() bool { return f.now() == "two" && has(&f.working, "two") })
-	done()
+	release()
 	<-time.After(50 * time.Millisecond)
 	if value != "one" || has(&f.retired, "one") {
 		t.Errorf("%s was ended while somebody used it", value)
@@ -150,11 +150,11 @@ func TestUsersAndChangesAtOnce(t *testing.T) {
 	for range 8 {
 		users.Go(func() {
 			for ctx.Err() == nil {
-				value, done := f.Use()
+				value, release := f.Use()
 				if has(&f.retired, value) {
 					t.Errorf("%s is in use, and its work has ended", value)
 				}
-				done()
+				release()
 			}
 		})
 	}

@@ -51,8 +51,8 @@ func (r *Reader) Ask(ctx context.Context, shard, path string, each time.Duration
 	return body, err
 }
 
-// Heard returns whether each of the other shards is heard, by name.
-func (r *Reader) Heard() map[string]bool {
+// Peers returns the other shards by name, and whether each is heard.
+func (r *Reader) Peers() map[string]bool {
 	r.mu.Lock()
 	names := make([]string, 0, len(r.peers))
 	for name := range r.peers {

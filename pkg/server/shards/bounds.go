@@ -28,8 +28,8 @@ func boundsOf(shard string) bounds {
 	return bounds{shard: shard, header: 30 * time.Second, whole: 2 * time.Minute, size: 512 << 20, object: 8 << 20}
 }
 
-// Bound returns a transport to one shard through next. It gives up answers that never come or never end.
-func Bound(shard string, next http.RoundTripper) http.RoundTripper {
+// WithBounds returns a transport to one shard through next. It gives up answers that never come or never end.
+func WithBounds(shard string, next http.RoundTripper) http.RoundTripper {
 	return &bounder{bounds: boundsOf(shard), next: next}
 }
 

@@ -68,7 +68,7 @@ func (o own) Workspace(ctx context.Context, cluster logicalcluster.Name, name st
 	return o.witnesses.Workspace(ctx, "here", clusters.Key{Cluster: cluster, Name: name})
 }
 
-func (s *witnesses) heard() map[string]bool {
+func (s *witnesses) hears() map[string]bool {
 	out := map[string]bool{"a": true, "b": true, "root": true}
 	for _, shard := range s.down {
 		out[shard] = false
@@ -78,8 +78,8 @@ func (s *witnesses) heard() map[string]bool {
 
 func (s *witnesses) homes() *Homes {
 	cfg := HomesConfig{
-		Own: "here", Root: "root", Live: s, Here: own{s}, Heard: s.heard,
-		Members: func() ([]string, error) { return slices.Sorted(maps.Keys(s.heard())), s.members },
+		Own: "here", Root: "root", Live: s, Here: own{s}, Heard: s.hears,
+		Members: func() ([]string, error) { return slices.Sorted(maps.Keys(s.hears())), s.members },
 	}
 	if s.confirmed != nil {
 		cfg.Memory = s.confirmed

@@ -85,8 +85,8 @@ func TestAWatchGoesOnOnlyWhereItsInformerHasListed(t *testing.T) {
 	}
 }
 
-// A shard waits for a revision that it has not reached, and one that was restored may not reach it for long. Who
-// answers is not known before.
+// A shard waits for a revision that it has not reached, and one that was restored may not reach it for long. Which
+// of its replicas answers is not known before.
 func TestAListWaitsForNoRevisionOfAnotherHistory(t *testing.T) {
 	p := &processes{answers: "a"}
 	lw := InOneHistory(p.listWatch())

@@ -10,24 +10,24 @@ type Top struct {
 	// Observed is when the answer was made, by the replica's clock.
 	Observed time.Time `json:"observed"`
 	// All are the requests of all clusters together, also of those that are not among Clusters.
-	All Asked `json:"all"`
+	All RequestCounts `json:"all"`
 	// Clusters are the 256 busiest, lately, in no order.
-	Clusters []ClusterAsked `json:"clusters"`
+	Clusters []ClusterCounts `json:"clusters"`
 }
 
-// ClusterAsked is what was asked for in one logical cluster.
-type ClusterAsked struct {
+// ClusterCounts are what was asked for in one logical cluster.
+type ClusterCounts struct {
 	Cluster string `json:"cluster"`
 	// Path is the cluster's path, if the replica knows it.
 	Path string `json:"path,omitempty"`
 	// Since is when it was counted first. It is another time if the replica had forgotten it meanwhile, because
 	// others were busier.
 	Since time.Time `json:"since"`
-	Asked
+	RequestCounts
 }
 
-// Asked are numbers of requests since a time. Watches count when they end.
-type Asked struct {
+// RequestCounts are numbers of requests since a time. Watches count when they end.
+type RequestCounts struct {
 	Requests uint64 `json:"requests"`
 	// Writes are those among them that were to change something. Refused are writes that were answered with 403,
 	// 412, 422 or 429.

@@ -86,7 +86,7 @@ func (s *shardView) controller(r Replica, c Controller) {
 		s.add(Warning, r.Name, kindControllerAgain, fmt.Sprintf("%s has failed and is started anew, for the %s time.%s", who, ordinal(c.Restarts+1), c.failure()),
 			"More than 5 failures in 5 minutes end the term. Read why, and its log:", s.stacks(c.Name))
 	case "waiting", "starting":
-		if s.lasted(r, c) > slowStart {
+		if s.age(r, c) > slowStart {
 			s.add(Warning, r.Name, kindControllerWaits, fmt.Sprintf("%s is %s%s.", who, c.State, s.since(r, c)),
 				"It waits for caches, or for a controller that it needs. See which one does not run, and whether etcd answers:", "$ regent controllers"+s.onShard())
 		}
@@ -145,7 +145,7 @@ func (s *shardView) answerTime(r Replica) time.Time {
 	return r.Observed
 }
 
-func (s *shardView) lasted(r Replica, c Controller) time.Duration {
+func (s *shardView) age(r Replica, c Controller) time.Duration {
 	if c.Since.IsZero() {
 		return 0
 	}
@@ -156,7 +156,7 @@ func (s *shardView) since(r Replica, c Controller) string {
 	if c.Since.IsZero() {
 		return ""
 	}
-	return ", for " + lasting(s.lasted(r, c))
+	return ", for " + lasting(s.age(r, c))
 }
 
 func ordinal(n int) string {

@@ -81,7 +81,7 @@ type ofCollection struct {
 }
 
 // RequiresExactMatch implements fields.Selector.
-func (s ofCollection) RequiresExactMatch(field string) (value string, found bool) {
+func (s ofCollection) RequiresExactMatch(field string) (value string, ok bool) {
 	if field == collectionField {
 		return s.collection, true
 	}

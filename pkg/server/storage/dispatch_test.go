@@ -97,14 +97,14 @@ func TestAWriteWakesTheWatchersOfItsOwnClusterOnlyI12(t *testing.T) {
 	}
 }
 
-// counted selects everything and counts what it was asked about.
-type counted struct {
+// countingSelector selects everything and counts what it was asked about.
+type countingSelector struct {
 	labels.Selector
 	asked *atomic.Int64
 }
 
-func (c counted) Matches(labels.Labels) bool { c.asked.Add(1); return true }
-func (c counted) Empty() bool                { return false }
+func (c countingSelector) Matches(labels.Labels) bool { c.asked.Add(1); return true }
+func (c countingSelector) Empty() bool                { return false }
 
 func TestAListWalksTheObjectsOfItsOwnClusterOnlyI12(t *testing.T) {
 	layers := openFilled(t)
@@ -115,7 +115,7 @@ func TestAListWalksTheObjectsOfItsOwnClusterOnlyI12(t *testing.T) {
 		var out corev1.ConfigMapList
 		asked := &atomic.Int64{}
 		p := upstream.Everything
-		p.Label, p.GetAttrs = counted{labels.Everything(), asked}, upstream.DefaultNamespaceScopedAttr
+		p.Label, p.GetAttrs = countingSelector{labels.Everything(), asked}, upstream.DefaultNamespaceScopedAttr
 		if err := layers.GetList(ctx, configMaps, upstream.ListOptions{ResourceVersion: version, Predicate: p, Recursive: true}, &out); err != nil {
 			t.Fatal(err)
 		}

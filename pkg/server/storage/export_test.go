@@ -42,8 +42,8 @@ func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
 	return t.Txn.Commit()
 }
 
-// Seen is the highest revision that the client knows etcd to have had.
-func (c *Client) Seen() int64 { return c.history.revision.Load() }
+// LastRevision is the highest revision that the client knows etcd to have had.
+func (c *Client) LastRevision() int64 { return c.history.revision.Load() }
 
 // NewTries returns a KV that tries what kv does not answer again.
 func NewTries(kv clientv3.KV) clientv3.KV { return &tries{KV: kv} }
@@ -54,11 +54,11 @@ func WithStream(ctx context.Context, name string) context.Context {
 }
 
 // HoldWatches lets nothing come from watches that are begun from now on.
-func (c *Client) HoldWatches() { c.etcd.Watcher = held{c.etcd.Watcher} }
+func (c *Client) HoldWatches() { c.etcd.Watcher = silentWatcher{c.etcd.Watcher} }
 
-type held struct{ clientv3.Watcher }
+type silentWatcher struct{ clientv3.Watcher }
 
-func (held) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+func (silentWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
 	events := make(chan clientv3.WatchResponse)
 	context.AfterFunc(ctx, func() { close(events) })
 	return events

@@ -97,9 +97,9 @@ func TestWhatAWatchHasToldIsPartOfTheHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); idle.client.Seen() < resp.Header.Revision; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); idle.client.LastRevision() < resp.Header.Revision; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("it has seen revision %d, etcd is at %d", idle.client.Seen(), resp.Header.Revision)
+				t.Fatalf("it has seen revision %d, etcd is at %d", idle.client.LastRevision(), resp.Header.Revision)
 			}
 		}
 	}

@@ -28,22 +28,22 @@ type ways struct {
 	proxies   []*proxy.Proxy
 	endpoints []string
 	client    *storage.Client
-	log       said
+	log       logBuffer
 }
 
-// said is what was logged.
-type said struct {
+// logBuffer is what was logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *logBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(p)
 }
 
-func (s *said) String() string {
+func (s *logBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()

@@ -250,8 +250,8 @@ func (t *triedTxn) Commit() (*clientv3.TxnResponse, error) {
 		o := try(t.ctx, t.send, func(*clientv3.TxnResponse) bool { return true })
 		return o.answer, o.err
 	}
-	switch expected, known := t.expected(); {
-	case !known:
+	switch expected, ok := t.expected(); {
+	case !ok:
 		return t.send(t.ctx)
 	case expected == 0:
 		return t.create()
@@ -301,9 +301,9 @@ func (t *triedTxn) reads() bool {
 	return true
 }
 
-// expected returns the revision that the transaction requires of the one key that it writes. known is false for any
+// expected returns the revision that the transaction requires of the one key that it writes. ok is false for any
 // other transaction.
-func (t *triedTxn) expected() (revision int64, known bool) {
+func (t *triedTxn) expected() (revision int64, ok bool) {
 	if len(t.then) != 1 || t.then[0].IsTxn() || t.then[0].RangeBytes() != nil {
 		return 0, false
 	}

@@ -48,15 +48,15 @@ type fakeKV struct {
 }
 
 // next is the fate of a call.
-func (f *fakeKV) next() (met fate, then func()) {
+func (f *fakeKV) next() (first fate, then func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sent++
 	if len(f.fates) > 0 {
-		met, f.fates = f.fates[0], f.fates[1:]
+		first, f.fates = f.fates[0], f.fates[1:]
 	}
 	then, f.then = f.then, nil
-	return met, then
+	return first, then
 }
 
 func (f *fakeKV) meet(ctx context.Context, execute func()) error {

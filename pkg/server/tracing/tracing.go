@@ -104,13 +104,13 @@ func (p *Provider) ForRequests() tracing.TracerProvider {
 	if p == nil {
 		return tracing.NewNoopTracerProvider()
 	}
-	return kept{p.sampled}
+	return sharedProvider{p.sampled}
 }
 
-type kept struct{ trace.TracerProvider }
+type sharedProvider struct{ trace.TracerProvider }
 
 // Shutdown does nothing.
-func (kept) Shutdown(context.Context) error { return nil }
+func (sharedProvider) Shutdown(context.Context) error { return nil }
 
 // Close sends the spans that have ended, and drops what the collector has not taken within FlushTimeout. When it
 // returns, nothing of the Provider runs any more. Call it once.
@@ -132,4 +132,4 @@ func (p *Provider) Close() {
 	_ = p.conn.Close()
 }
 
-var _ tracing.TracerProvider = kept{}
+var _ tracing.TracerProvider = sharedProvider{}

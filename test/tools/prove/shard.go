@@ -19,7 +19,7 @@ var shards = map[string]int{"pkg/server": 2}
 // after the other. Whatever runs beside each other for them does so in other tests, too.
 var tables = map[string][]string{
 	"pkg/server": {
-		"FuzzNobodyIsAnsweredOutsideOfHisCluster",
+		"FuzzNobodyIsAnsweredOutsideOfTheirCluster",
 		"TestAPutCreatesOnlyWhereTheSamplesSayIt",
 		"TestBadDefinitionsGetAClearErrorAndHurtNobodyElse",
 		"TestEachServedResourceIsInABuiltInRoleOrHasAReason",
@@ -27,7 +27,7 @@ var tables = map[string][]string{
 		"TestEveryWriteOfACustomObjectIsHeldToItsToken",
 		"TestEveryWriteOfEveryResourceIsHeldToItsToken",
 		"TestNobodyGetsARightThatNobodyHad",
-		"TestNobodyGetsMoreThanHeHasByRolesAndBindings",
+		"TestNobodyGetsMoreThanTheyHaveByRolesAndBindings",
 		"TestQuestionsWriteNothing",
 		"TestRulesAndDashboardsUseMetricsThatExist",
 		"TestSelectorsAndWatchesAreNoLargerThanTheyMay",

@@ -30,7 +30,7 @@ func rowsOfClusters(replicas []ask.Replica) (rows []Row) {
 		c := replica.Counts
 		others, lasted := growth(c), c.After.Observed.Sub(c.Before.Observed)
 		for _, now := range c.After.Clusters {
-			grown := minus(now.Asked, countBefore(c, now))
+			grown := minus(now.RequestCounts, countBefore(c, now))
 			of(now.Cluster, now.Path).add(grown, lasted)
 			others = minus(others, grown)
 		}
@@ -45,17 +45,17 @@ func rowsOfClusters(replicas []ask.Replica) (rows []Row) {
 }
 
 // countBefore returns what had been counted of a cluster before. It is nothing if the replica had not known it.
-func countBefore(c ask.Counts, now status.ClusterAsked) status.Asked {
+func countBefore(c ask.Counts, now status.ClusterCounts) status.RequestCounts {
 	for _, was := range c.Before.Clusters {
 		if was.Cluster == now.Cluster && was.Since.Equal(now.Since) {
-			return was.Asked
+			return was.RequestCounts
 		}
 	}
-	return status.Asked{}
+	return status.RequestCounts{}
 }
 
 // growth returns what was asked for in all clusters together.
-func growth(c ask.Counts) status.Asked {
+func growth(c ask.Counts) status.RequestCounts {
 	if c.After.All.Requests < c.Before.All.Requests { // the replica was restarted
 		return c.After.All
 	}
@@ -63,14 +63,14 @@ func growth(c ask.Counts) status.Asked {
 }
 
 // minus never returns less than nothing.
-func minus(a, b status.Asked) status.Asked {
-	return status.Asked{
+func minus(a, b status.RequestCounts) status.RequestCounts {
+	return status.RequestCounts{
 		Requests: a.Requests - min(a.Requests, b.Requests), Writes: a.Writes - min(a.Writes, b.Writes), Refused: a.Refused - min(a.Refused, b.Refused),
 		Failed: a.Failed - min(a.Failed, b.Failed), TooMany: a.TooMany - min(a.TooMany, b.TooMany), PlaceSeconds: max(0, a.PlaceSeconds-b.PlaceSeconds),
 	}
 }
 
-func (r *Row) add(a status.Asked, in time.Duration) {
+func (r *Row) add(a status.RequestCounts, in time.Duration) {
 	s := in.Seconds()
 	if s <= 0 {
 		return

@@ -13,11 +13,11 @@ import (
 
 func TestRatesOfClustersAreOfAllReplicasTogether(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	cluster := func(name, path string, since time.Time, n uint64) status.ClusterAsked {
-		return status.ClusterAsked{Cluster: name, Path: path, Since: since, Asked: status.Asked{Requests: n, Writes: n / 2, Refused: n / 10, PlaceSeconds: float64(n) / 100}}
+	cluster := func(name, path string, since time.Time, n uint64) status.ClusterCounts {
+		return status.ClusterCounts{Cluster: name, Path: path, Since: since, RequestCounts: status.RequestCounts{Requests: n, Writes: n / 2, Refused: n / 10, PlaceSeconds: float64(n) / 100}}
 	}
-	top := func(seconds int, all uint64, clusters ...status.ClusterAsked) status.Top {
-		return status.Top{Observed: at.Add(time.Duration(seconds) * time.Second), All: status.Asked{Requests: all}, Clusters: clusters}
+	top := func(seconds int, all uint64, clusters ...status.ClusterCounts) status.Top {
+		return status.Top{Observed: at.Add(time.Duration(seconds) * time.Second), All: status.RequestCounts{Requests: all}, Clusters: clusters}
 	}
 	rows := view.Rows(view.ByCluster, []ask.Replica{
 		// One replica knows a's path. It had forgotten b meanwhile, and it was asked for 10 things in others.

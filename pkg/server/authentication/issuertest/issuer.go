@@ -20,11 +20,11 @@ import (
 type Issuer struct {
 	URL string
 
-	mu    sync.Mutex
-	made  int
-	keys  []jose.JSONWebKey // the last one signs
-	asked int
-	down  bool
+	mu      sync.Mutex
+	made    int
+	keys    []jose.JSONWebKey // the last one signs
+	fetches int
+	down    bool
 }
 
 // ServeHTTP answers the discovery document and the public keys.
@@ -39,7 +39,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.URL.Path == "/.well-known/openid-configuration":
 		answer(w, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
 	case req.URL.Path == "/keys":
-		i.asked++
+		i.fetches++
 		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 		for _, key := range i.keys {
 			set.Keys = append(set.Keys, key.Public())
@@ -94,11 +94,11 @@ func (i *Issuer) SetDown(down bool) {
 	i.down = down
 }
 
-// Asked returns how often the keys were asked for.
-func (i *Issuer) Asked() int {
+// Fetches returns how often the keys were asked for.
+func (i *Issuer) Fetches() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.asked
+	return i.fetches
 }
 
 // Token returns a signed token with the claims, and with the issuer's own URL unless they name another.

@@ -72,7 +72,7 @@ func newSharing(t *testing.T) *sharing {
 		s.reads++
 		return nil, apierrors.NewNotFound(apiextensionsv1.Resource("customresourcedefinitions"), "")
 	})
-	bound := NewBound(s.informers, contents, LiveBindings{
+	bound := NewBindings(s.informers, contents, LiveBindings{
 		List: func(_ context.Context, cluster logicalcluster.Name) (found []*apisv1alpha2.APIBinding, _ error) {
 			s.reads++
 			for _, b := range s.stored {

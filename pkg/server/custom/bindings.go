@@ -27,9 +27,9 @@ type LiveBindings struct {
 	Schema func(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error)
 }
 
-// Bound are the definitions that logical clusters have bound: what the status of their APIBindings says, by the copies
-// of schemas in clusters.BoundSchemas. These never change, and are there as long as a binding names them.
-type Bound struct {
+// Bindings are the definitions that logical clusters have bound: what the status of their APIBindings says, by the
+// copies of schemas in clusters.BoundSchemas. These never change, and are there as long as a binding names them.
+type Bindings struct {
 	informers controllers.Informers
 	contents  *Contents
 	live      LiveBindings
@@ -40,13 +40,13 @@ type Bound struct {
 	read map[string]weak.Pointer[Content]
 }
 
-// NewBound returns the definitions that informers have.
-func NewBound(informers controllers.Informers, contents *Contents, live LiveBindings) *Bound {
-	return &Bound{informers: informers, contents: contents, live: live, answers: newAnswers(), read: map[string]weak.Pointer[Content]{}}
+// NewBindings returns the definitions that informers have.
+func NewBindings(informers controllers.Informers, contents *Contents, live LiveBindings) *Bindings {
+	return &Bindings{informers: informers, contents: contents, live: live, answers: newAnswers(), read: map[string]weak.Pointer[Content]{}}
 }
 
 // Run ends watches whose bindings change, until ctx ends.
-func (b *Bound) Run(ctx context.Context) {
+func (b *Bindings) Run(ctx context.Context) {
 	defer b.informers.APIBindings.Follow(func(old, new binding) {
 		for _, of := range []binding{old, new} {
 			b.refresh(of)
@@ -65,17 +65,17 @@ func (b *Bound) Run(ctx context.Context) {
 }
 
 // Definition implements Source.
-func (b *Bound) Definition(ctx context.Context, cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error) {
+func (b *Bindings) Definition(ctx context.Context, cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error) {
 	return first(ctx, cluster, resource, b)
 }
 
 // cached implements part.
-func (b *Bound) cached(cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error) {
+func (b *Bindings) cached(cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error) {
 	return b.find(b.informers.APIBindings.ByIndex(controllers.ByBound, controllers.BoundValue(cluster, resource)), resource, b.informers.BoundSchema)
 }
 
 // stored implements part.
-func (b *Bound) stored(ctx context.Context, cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error) {
+func (b *Bindings) stored(ctx context.Context, cluster logicalcluster.Name, resource schema.GroupResource) (*Definition, error) {
 	all, err := b.live.List(ctx, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("read the bindings of %s: %w", cluster, err)
@@ -99,7 +99,7 @@ func (b *Bound) stored(ctx context.Context, cluster logicalcluster.Name, resourc
 }
 
 // find returns what one of the bindings says of a resource. Nil: none says anything, or the schema is not found.
-func (b *Bound) find(
+func (b *Bindings) find(
 	all []binding, resource schema.GroupResource, schemaOf func(*apisv1alpha2.BoundAPIResource) (*apisv1alpha1.APIResourceSchema, bool),
 ) (*Definition, error) {
 	for _, of := range all {
@@ -125,7 +125,7 @@ func bindsTo(of binding, resource schema.GroupResource) *apisv1alpha2.BoundAPIRe
 }
 
 // Definitions implements Source.
-func (b *Bound) Definitions(cluster logicalcluster.Name) (all []*Definition) {
+func (b *Bindings) Definitions(cluster logicalcluster.Name) (all []*Definition) {
 	for _, of := range b.informers.APIBindings.List(cluster) {
 		for _, r := range of.Status.BoundResources {
 			if d, err := b.find([]binding{of}, schema.GroupResource{Group: r.Group, Resource: r.Resource}, b.informers.BoundSchema); d != nil && err == nil {
@@ -137,12 +137,12 @@ func (b *Bound) Definitions(cluster logicalcluster.Name) (all []*Definition) {
 }
 
 // Everywhere implements Source.
-func (b *Bound) Everywhere(resource schema.GroupResource) Everywhere {
+func (b *Bindings) Everywhere(resource schema.GroupResource) Everywhere {
 	return b.everywhere(resource, false)
 }
 
 // everywhere implements part.
-func (b *Bound) everywhere(resource schema.GroupResource, keep bool) Everywhere {
+func (b *Bindings) everywhere(resource schema.GroupResource, keep bool) Everywhere {
 	return b.answers.all(resource.String(), keep, func(set func(logicalcluster.Name, *Content)) {
 		for _, of := range b.informers.APIBindings.ByIndex(controllers.ByResource, resource.String()) {
 			if c := b.contentIn(of, resource); c != nil {
@@ -153,7 +153,7 @@ func (b *Bound) everywhere(resource schema.GroupResource, keep bool) Everywhere 
 }
 
 // contentIn returns what a binding says of a resource: nil, if the cache lacks the schema.
-func (b *Bound) contentIn(of binding, resource schema.GroupResource) *Content {
+func (b *Bindings) contentIn(of binding, resource schema.GroupResource) *Content {
 	r := bindsTo(of, resource)
 	if r == nil {
 		return nil
@@ -170,13 +170,13 @@ func (b *Bound) contentIn(of binding, resource schema.GroupResource) *Content {
 }
 
 // show returns what a binding says of a resource, or what a later state of it says that was shown already.
-func (b *Bound) show(of binding, resource schema.GroupResource, s *apisv1alpha1.APIResourceSchema) (*Definition, error) {
+func (b *Bindings) show(of binding, resource schema.GroupResource, s *apisv1alpha1.APIResourceSchema) (*Definition, error) {
 	b.answers.mu.Lock()
 	defer b.answers.mu.Unlock()
 	return b.showLocked(of, resource, s)
 }
 
-func (b *Bound) showLocked(of binding, resource schema.GroupResource, s *apisv1alpha1.APIResourceSchema) (*Definition, error) {
+func (b *Bindings) showLocked(of binding, resource schema.GroupResource, s *apisv1alpha1.APIResourceSchema) (*Definition, error) {
 	key := clusters.Key{Cluster: clusters.KeyOf(of).Cluster, Name: resource.String()}
 	return b.answers.show(key, of, apisv1alpha2.Resource("apibindings"), func() (*Definition, error) {
 		content, err := b.contentOf(s)
@@ -191,7 +191,7 @@ func (b *Bound) showLocked(of binding, resource schema.GroupResource, s *apisv1a
 }
 
 // contentOf returns the content of a schema.
-func (b *Bound) contentOf(s *apisv1alpha1.APIResourceSchema) (*Content, error) {
+func (b *Bindings) contentOf(s *apisv1alpha1.APIResourceSchema) (*Content, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.read[s.Name].Value(); c != nil {
@@ -208,14 +208,14 @@ func (b *Bound) contentOf(s *apisv1alpha1.APIResourceSchema) (*Content, error) {
 	return c, err
 }
 
-func (b *Bound) forget(name string) {
+func (b *Bindings) forget(name string) {
 	b.mu.Lock()
 	delete(b.read, name)
 	b.mu.Unlock()
 }
 
 // refresh looks at what a binding says, or has said.
-func (b *Bound) refresh(of binding) {
+func (b *Bindings) refresh(of binding) {
 	if of == nil {
 		return
 	}
@@ -233,4 +233,4 @@ func (b *Bound) refresh(of binding) {
 	}
 }
 
-var _ part = (*Bound)(nil)
+var _ part = (*Bindings)(nil)
