@@ -75,7 +75,7 @@ func NewClients(config *rest.Config, client *http.Client) (Clients, error) {
 	return Clients{
 		Kube:     kube,
 		Dynamic:  dyn,
-		Metadata: named{meta},
+		Metadata: nameChecker{meta},
 		Workspaces: gentype.NewClientWithList("workspaces", tenancy, parameters, "",
 			func() *tenancyv1alpha1.Workspace { return &tenancyv1alpha1.Workspace{} },
 			func() *tenancyv1alpha1.WorkspaceList { return &tenancyv1alpha1.WorkspaceList{} }),

@@ -12,13 +12,13 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// named is a metadata client that asks for nothing by a name that no object can have. client-go's puts any text into
-// the path: an owner reference "." would become a list, and "../../../watch/.." a watch without an end, made with a
-// controller's rights (I18). Such an object does not exist. client-go's other clients refuse such names themselves.
-type named struct{ metadata.Interface }
+// nameChecker is a metadata client that asks for nothing by a name that no object can have. client-go's puts any text
+// into the path: an owner reference "." would become a list, and "../../../watch/.." a watch without an end, made with
+// a controller's rights (I18). Such an object does not exist. client-go's other clients refuse such names themselves.
+type nameChecker struct{ metadata.Interface }
 
 // Resource implements metadata.Interface.
-func (n named) Resource(resource schema.GroupVersionResource) metadata.Getter {
+func (n nameChecker) Resource(resource schema.GroupVersionResource) metadata.Getter {
 	of := n.Interface.Resource(resource)
 	return namedGetter{namedResource{of, resource.GroupResource(), true}, of}
 }

@@ -115,8 +115,8 @@ func (c *Contact) FollowSteady(h func()) (remove func()) {
 	}
 }
 
-// Heard reports whether a shard is heard.
-func (c *Contact) Heard(shard string) bool {
+// Hears reports whether a shard is heard.
+func (c *Contact) Hears(shard string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.heard[shard]

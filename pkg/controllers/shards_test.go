@@ -14,7 +14,7 @@ func TestContactTellsOfChanges(t *testing.T) {
 	c.Set("eu1", true)
 	c.Set("eu1", true)
 	c.Set("us1", true)
-	if !c.Heard("eu1") || c.Heard("nobody") {
+	if !c.Hears("eu1") || c.Hears("nobody") {
 		t.Error("eu1 is not heard, or somebody is who does not exist")
 	}
 	c.Set("eu1", false)
@@ -31,7 +31,7 @@ func TestAShardIsNotSteadyWhileItsWatchesAreBroken(t *testing.T) {
 	remove := c.FollowSteady(func() { ended++ })
 	c.Set("eu1", true)
 	c.Waver("eu1")
-	if c.Steady("eu1") || !c.Heard("eu1") {
+	if c.Steady("eu1") || !c.Hears("eu1") {
 		t.Error("a shard whose watch has just broken is steady, or not heard")
 	}
 	c.Set("eu1", true)

@@ -181,9 +181,9 @@ func TestAConflictOfARenewalIsNoReasonToStepAside(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, network := electiontest.NewStore(leaseName), newNetwork()
 				store.Fence()
-				leader := start(t, store, nil, inMode(test.mode), seen(network.join("a"), election.DetectCrash, true))
+				leader := start(t, store, nil, inMode(test.mode), detectBy(network.join("a"), election.DetectCrash, true))
 				leader.mustLead()
-				standby := start(t, store, nil, inMode(test.mode), seen(network.join("b"), election.DetectCrash, true))
+				standby := start(t, store, nil, inMode(test.mode), detectBy(network.join("b"), election.DetectCrash, true))
 				time.Sleep(2 * retry)
 				history, asked := store.History(), standby.client.Count(electiontest.Create)
 				renewed := history[len(history)-1].At

@@ -228,7 +228,7 @@ func (c *candidacy) answer(ctx context.Context, candidate *coordinationv1beta1.L
 
 // withdraw deletes the candidate of that name, and reports whether it is gone. It goes on after the end of ctx: the
 // electing controller waits for a candidate that does not answer.
-func (c *candidacy) withdraw(ctx context.Context, name string) (gone bool) {
+func (c *candidacy) withdraw(ctx context.Context, name string) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
 	if err := c.client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

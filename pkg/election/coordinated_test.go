@@ -116,10 +116,10 @@ func TestADeadLeaderIsSucceededAtOnceByTheBestOfTheOthers(t *testing.T) {
 		store, network := electiontest.NewStore(leaseName), newNetwork()
 		store.Fence()
 		a, b, c := network.join("a"), network.join("b"), network.join("c")
-		first := start(t, store, nil, version("1.1.0"), seen(a, election.DetectCrash, true))
+		first := start(t, store, nil, version("1.1.0"), detectBy(a, election.DetectCrash, true))
 		before := first.mustLead()
-		third := start(t, store, nil, version("1.3.0"), seen(c, election.DetectCrash, true))
-		second := start(t, store, nil, version("1.2.0"), seen(b, election.DetectCrash, true))
+		third := start(t, store, nil, version("1.3.0"), detectBy(c, election.DetectCrash, true))
+		second := start(t, store, nil, version("1.2.0"), detectBy(b, election.DetectCrash, true))
 		time.Sleep(lease)
 		first.client.Always(electiontest.Fault{Hang: true})
 		a.seem(election.Dead)
@@ -200,12 +200,12 @@ func TestACandidateThatIsAskedAnswersWhateverTheClocksSay(t *testing.T) {
 			name := r.mustLead().Token().Holder
 			store.Candidates().Ask(name, ahead)
 			time.Sleep(moment)
-			if !store.Candidates().Answered(name) {
+			if !store.Candidates().HasAnswered(name) {
 				t.Errorf("no answer to a clock that is %v ahead", ahead)
 			}
 			store.Candidates().Remove(name)
 			time.Sleep(moment)
-			if !store.Candidates().Answered(name) {
+			if !store.Candidates().HasAnswered(name) {
 				t.Error("a candidate that somebody deleted is not there again")
 			}
 			r.stop()
@@ -312,11 +312,11 @@ func TestADeposedHoldersSuspicionIsCounted(t *testing.T) {
 		store, network := unattended(t), newNetwork()
 		store.Fence()
 		a, b := network.join("a"), network.join("b")
-		first := start(t, store, nil, version("1.1.0"), seen(a, election.DetectSuspect, true))
+		first := start(t, store, nil, version("1.1.0"), detectBy(a, election.DetectSuspect, true))
 		time.Sleep(moment)
 		name(store, store.Candidates().Names()[0])
 		first.mustLead()
-		second := start(t, store, nil, version("1.2.0"), seen(b, election.DetectSuspect, true))
+		second := start(t, store, nil, version("1.2.0"), detectBy(b, election.DetectSuspect, true))
 		time.Sleep(retry)
 		first.client.Always(electiontest.Fault{Hang: true})
 		a.seem(election.Silent)

@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// seen gives a replica a Detector by which others see it, and makes it act on what it sees.
-func seen(peer *peer, mode election.Detection, fenced bool) func(*election.Config) {
+// detectBy gives a replica a Detector by which others see it, and makes it act on what it sees.
+func detectBy(peer *peer, mode election.Detection, fenced bool) func(*election.Config) {
 	return func(cfg *election.Config) {
 		cfg.Detector, cfg.Detection, cfg.Fenced = peer, mode, fenced
 		cfg.Replica = peer.Contact().Address
@@ -35,9 +35,9 @@ func newCouple(t *testing.T, mode election.Detection, fenced bool, leads electio
 	if fenced {
 		c.store.Fence()
 	}
-	c.leader = start(t, c.store, leads, seen(c.ofLeader, mode, fenced))
+	c.leader = start(t, c.store, leads, detectBy(c.ofLeader, mode, fenced))
 	c.leader.mustLead()
-	c.standby = start(t, c.store, nil, seen(c.ofHeir, mode, fenced))
+	c.standby = start(t, c.store, nil, detectBy(c.ofHeir, mode, fenced))
 	time.Sleep(retry / 2)
 	return c
 }
@@ -78,9 +78,9 @@ func TestOnWhichSignsALeaseIsTakenBeforeItExpires(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				network, store := newNetwork(), electiontest.NewStore(leaseName)
 				ofHolder := network.join("a")
-				holder := start(t, store, nil, seen(ofHolder, election.DetectCrash, test.holder))
+				holder := start(t, store, nil, detectBy(ofHolder, election.DetectCrash, test.holder))
 				holder.mustLead()
-				standby := start(t, store, nil, seen(network.join("b"), test.mode, test.standby))
+				standby := start(t, store, nil, detectBy(network.join("b"), test.mode, test.standby))
 				time.Sleep(retry / 2)
 				cutOff(holder)
 				ofHolder.seem(test.sign)
@@ -136,11 +136,11 @@ func TestADeathIsFollowedByOneWriteOfEachStandbyAtMost(t *testing.T) {
 		network, store := newNetwork(), electiontest.NewStore(leaseName)
 		store.Fence()
 		dying := network.join("a")
-		leader := start(t, store, nil, seen(dying, election.DetectCrash, true))
+		leader := start(t, store, nil, detectBy(dying, election.DetectCrash, true))
 		leader.mustLead()
 		var standbys []*replica
 		for i := range 10 {
-			standbys = append(standbys, start(t, store, nil, seen(network.join(fmt.Sprint(i)), election.DetectCrash, true)))
+			standbys = append(standbys, start(t, store, nil, detectBy(network.join(fmt.Sprint(i)), election.DetectCrash, true)))
 		}
 		time.Sleep(retry / 2)
 		leader.client.Always(electiontest.Fault{Hang: true})
@@ -200,7 +200,7 @@ func TestAPreferredStandbyGetsAHeadStart(t *testing.T) {
 				network, store := newNetwork(), electiontest.NewStore(leaseName)
 				replicas := map[string]*replica{}
 				for _, replica := range []string{"a", "b", "c"} {
-					replicas[replica] = start(t, store, nil, seen(network.join(replica), election.DetectCrash, true))
+					replicas[replica] = start(t, store, nil, detectBy(network.join(replica), election.DetectCrash, true))
 					time.Sleep(moment)
 				}
 				if test.dead {

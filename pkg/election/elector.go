@@ -208,34 +208,34 @@ func checkStandby(cfg Config, name string, standbys []Standby) error {
 	return fmt.Errorf("%w: %q is not among the replicas that follow this leader: %q", ErrNoStandby, name, slices.Compact(names))
 }
 
-// known returns what was seen of the Lease, the epoch on it, and for how long there has been no holder with an
+// observe returns what was seen of the Lease, the epoch on it, and for how long there has been no holder with an
 // unexpired lease. A holder that has not been heard for too long (situation.unaccounted) does not count as one.
-func (e *Elector) observe(now time.Time) (seen lease.Observation, epoch int64, leaderless time.Duration) {
+func (e *Elector) observe(now time.Time) (latest lease.Observation, epoch int64, leaderless time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.view != nil {
-		seen, _ = e.view.Latest()
+		latest, _ = e.view.Latest()
 	}
 	since := e.born
 	if e.cfg.unelected && e.current.work != nil {
 		since = now // this process leads without a lease
 	} else if e.view != nil {
-		epoch = seen.Epoch()
-		news, _ := e.peer.latest(Contact(seen.Presence().Contact))
-		_, due := situation{seen: seen, holder: knowledge{mine: e.identities.ours(seen.Holder()), news: news}}.unaccounted(e.cfg)
+		epoch = latest.Epoch()
+		news, _ := e.peer.latest(Contact(latest.Presence().Contact))
+		_, due := situation{seen: latest, holder: knowledge{mine: e.identities.ours(latest.Holder()), news: news}}.unaccounted(e.cfg)
 		switch {
-		case !seen.Known():
-		case seen.Holder() == "":
-			since = seen.Since
+		case !latest.IsKnown():
+		case latest.Holder() == "":
+			since = latest.Since
 		case !due.IsZero():
 			since = due
-		case !seen.Expires():
+		case !latest.Expires():
 			since = now
 		default:
-			since = seen.Expiry(e.cfg.LeaseDuration)
+			since = latest.Expiry(e.cfg.LeaseDuration)
 		}
 	}
-	return seen, epoch, max(0, now.Sub(since))
+	return latest, epoch, max(0, now.Sub(since))
 }
 
 // Run calls lead once for each term, one after the other, until ctx ends or lead asks to exit. Losing the lease never

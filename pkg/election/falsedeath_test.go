@@ -25,7 +25,7 @@ func newCrew(t *testing.T, mode election.Mode, n int) *crew {
 	for i := range n {
 		p := network.join(fmt.Sprint(i))
 		c.peers = append(c.peers, p)
-		c.replicas = append(c.replicas, start(t, c.store, nil, seen(p, election.DetectCrash, true), func(cfg *election.Config) { cfg.Mode = mode }))
+		c.replicas = append(c.replicas, start(t, c.store, nil, detectBy(p, election.DetectCrash, true), func(cfg *election.Config) { cfg.Mode = mode }))
 		time.Sleep(retry)
 	}
 	return c

@@ -247,7 +247,7 @@ func TestALeaderForLifeThatIsNotHeardIsWaitedForAndAnOperatorIsTold(t *testing.T
 				network, told := newNetwork(), &noticed{}
 				of := func(peer *peer) func(*election.Config) {
 					return func(cfg *election.Config) {
-						seen(peer, election.DetectCrash, true)(cfg)
+						detectBy(peer, election.DetectCrash, true)(cfg)
 						cfg.Mode, cfg.ForgetCommand = election.ForLife{}, "regent forget-replica"
 					}
 				}
@@ -375,9 +375,9 @@ func TestALeaderIsNotUnaccountedForWhenAnotherHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, network := electiontest.NewStore(leaseName), newNetwork()
 		a, b := network.join("a"), network.join("b")
-		first := start(t, store, nil, forLife, seen(a, election.DetectCrash, true))
+		first := start(t, store, nil, forLife, detectBy(a, election.DetectCrash, true))
 		first.mustLead()
-		second := start(t, store, nil, forLife, seen(b, election.DetectCrash, true))
+		second := start(t, store, nil, forLife, detectBy(b, election.DetectCrash, true))
 		time.Sleep(lease)
 		a.seem(election.Silent)
 		time.Sleep(2 * lease)
@@ -408,9 +408,9 @@ func TestALeaderPutsItsWordBackOnTheLease(t *testing.T) {
 			t.Run(name+"/"+string(mode.Name()), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, network, told := electiontest.NewStore(leaseName), newNetwork(), &noticed{}
-					r := start(t, store, nil, inMode(mode), seen(network.join("a"), election.DetectCrash, true))
+					r := start(t, store, nil, inMode(mode), detectBy(network.join("a"), election.DetectCrash, true))
 					r.mustLead()
-					standby := start(t, store, nil, inMode(mode), seen(network.join("b"), election.DetectCrash, true), told.on)
+					standby := start(t, store, nil, inMode(mode), detectBy(network.join("b"), election.DetectCrash, true), told.on)
 					time.Sleep(2 * lease)
 					before := store.Lease().Annotations[presenceAnnotation]
 					for range 5 {
@@ -449,9 +449,9 @@ func TestALeaseForLifeFromWhichTheHoldersWordIsTakenDoesNotExpire(t *testing.T) 
 			synctest.Test(t, func(t *testing.T) {
 				store, network, told := electiontest.NewStore(leaseName), newNetwork(), &noticed{}
 				a := network.join("a")
-				first := start(t, store, nil, forLife, seen(a, election.DetectCrash, true))
+				first := start(t, store, nil, forLife, detectBy(a, election.DetectCrash, true))
 				first.mustLead()
-				second := start(t, store, nil, forLife, seen(network.join("b"), election.DetectCrash, true), told.on)
+				second := start(t, store, nil, forLife, detectBy(network.join("b"), election.DetectCrash, true), told.on)
 				time.Sleep(lease)
 				first.client.Always(electiontest.Fault{Hang: true})
 				first.client.HoldWatches(true)

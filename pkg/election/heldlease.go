@@ -46,7 +46,7 @@ type heldLease struct {
 // acquire writes next as the spec of the Lease, together with all else that a new term changes. It succeeds only if the
 // answer says so. If the answer is lost, the write may have been committed: the standby then sees this process's
 // identity on the Lease and clears it. acquire returns when it sent the write.
-func (h *heldLease) acquire(ctx context.Context, next coordinationv1.LeaseSpec, epoch int32, owner ...metav1.OwnerReference) (sent time.Time, err error) {
+func (h *heldLease) acquire(ctx context.Context, next coordinationv1.LeaseSpec, epoch int32, owner ...metav1.OwnerReference) (at time.Time, err error) {
 	taken, write := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: h.api.Name}}, h.api.Create
 	if h.basis.Lease != nil {
 		taken, write = h.basis.Lease.DeepCopy(), h.api.Update
@@ -56,18 +56,18 @@ func (h *heldLease) acquire(ctx context.Context, next coordinationv1.LeaseSpec, 
 	lease.Strip(taken)
 	taken.OwnerReferences = append(slices.Clone(taken.OwnerReferences), owner...)
 	h.presence.WriteTo(taken)
-	sent = time.Now()
+	at = time.Now()
 	written, err := write(ctx, taken)
 	if err != nil {
-		return sent, fmt.Errorf("acquire the lease: %w", err)
+		return at, fmt.Errorf("acquire the lease: %w", err)
 	}
 	h.mu.Lock()
 	h.lease = written
-	h.takeover.Sent, h.takeover.Acquired = sent, time.Now()
+	h.takeover.Sent, h.takeover.Acquired = at, time.Now()
 	h.pin = lease.Pin{UID: written.UID, Holder: h.identity, Epoch: int64(epoch)}
 	h.mu.Unlock()
 	h.view.See(written) // the view must have this write before anyone checks the term against it
-	return sent, nil
+	return at, nil
 }
 
 // nextEpoch returns the epoch of a term that begins on the Lease that the standby judged.

@@ -53,7 +53,7 @@ func (l *life) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		seen, changed := l.view.Latest()
 		var again time.Time
-		if seen.Known() && seen.Lease == nil {
+		if seen.IsKnown() && seen.Lease == nil {
 			began := time.Now()
 			if err := l.create(ctx); err != nil {
 				l.standing.Failed(klog.FromContext(ctx), l.api.Name, began, err)
@@ -131,7 +131,7 @@ func (e *Elector) watchOwner(ctx context.Context) {
 			seen, changed := view.Latest()
 			// A deletion that waits for finalizers counts: the garbage collector's finalizers may wait for
 			// a leader.
-			if seen.Known() && (seen.Lease == nil || seen.Lease.UID != owner.UID || seen.Lease.DeletionTimestamp != nil) {
+			if seen.IsKnown() && (seen.Lease == nil || seen.Lease.UID != owner.UID || seen.Lease.DeletionTimestamp != nil) {
 				e.peer.setDeleted(owner.UID)
 			}
 			select {

@@ -29,7 +29,7 @@ type situation struct {
 type memory struct {
 	winnable winnable
 	told     announcements
-	wish     wished
+	wish     wishTimes
 }
 
 // announcements are what people have already been told of why this process does not lead, so that they are told only
@@ -60,8 +60,8 @@ const (
 	damped    whyWait = "terms of late began on such a sign, which may have been wrong, so for some time no replica acts on another one"
 )
 
-// wished is about asking a leader of lower priority to step down.
-type wished struct {
+// wishTimes is about asking a leader of lower priority to step down.
+type wishTimes struct {
 	able  time.Time // since when this process could have led
 	asked time.Time // when it last asked
 	tried time.Time // when its last attempt to ask failed
@@ -137,7 +137,7 @@ func (d *decision) stand(s situation, other bool, headStart time.Time) {
 	switch {
 	case d.action == clear:
 		return
-	case !s.seen.Known():
+	case !s.seen.IsKnown():
 		// Named before it has read the Lease, it could not tell whether the epoch there is its own:
 		// kube-apiserver names a holder without raising it.
 		d.nominate = stepBack
@@ -330,7 +330,7 @@ func (d *decision) remark(r remark) { d.remarks = append(d.remarks, r) }
 // there is no holder, if its lease expires soon, or if its process is known to be alive. So only two kinds of holders
 // count: those that hold the lease for life, and those whose lease lasts far longer than this process's (see believed).
 // Such a holder keeps the lease until an operator declares it dead: it has a right to it for as long as the Lease says.
-func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
+func (s situation) unaccounted(cfg Config) (since, due time.Time) {
 	news, contact := s.holder.news, s.seen.Presence().Contact
 	switch {
 	case s.seen.Holder() == "", s.holder.mine:
@@ -350,8 +350,8 @@ func (s situation) unaccounted(cfg Config) (heard, due time.Time) {
 		return time.Time{}, time.Time{}
 	}
 	// the holder before may not have been heard either, so count from this term's beginning
-	heard = later(news.Since, s.seen.TermSince)
-	return heard, heard.Add(cfg.LeaseDuration)
+	since = later(news.Since, s.seen.TermSince)
+	return since, since.Add(cfg.LeaseDuration)
 }
 
 // waits returns on which sign of the holder's death this process may not act, and until when it waits if the holder

@@ -21,7 +21,7 @@ func ranks(t *testing.T, mode election.Mode, preempt bool, priorities ...int32) 
 	for i, priority := range priorities {
 		p := network.join(string(rune('a' + i)))
 		peers = append(peers, p)
-		all = append(all, start(t, store, nil, seen(p, election.DetectCrash, true), func(cfg *election.Config) {
+		all = append(all, start(t, store, nil, detectBy(p, election.DetectCrash, true), func(cfg *election.Config) {
 			cfg.Mode, cfg.Priority, cfg.Preempt = mode, priority, preempt
 		}))
 		time.Sleep(moment)
@@ -132,7 +132,7 @@ func TestAHigherPriorityThatFailsPreemptsEverMoreSeldom(t *testing.T) {
 		with := func(name string, priority int32) func(*election.Config) {
 			p := network.join(name)
 			return func(cfg *election.Config) {
-				seen(p, election.DetectCrash, true)(cfg)
+				detectBy(p, election.DetectCrash, true)(cfg)
 				cfg.Priority, cfg.Preempt = priority, true
 			}
 		}
@@ -155,9 +155,9 @@ func TestAHigherPriorityThatFailsPreemptsEverMoreSeldom(t *testing.T) {
 func TestTheLastReplicaOfAModeLeavesAtOnceToTheOthers(t *testing.T) {
 	eachChangeOfMode(t, func(t *testing.T, from, to election.Mode) {
 		network, store := newNetwork(), electiontest.NewStore(leaseName)
-		last := start(t, store, nil, seen(network.join("a"), election.DetectCrash, true), inMode(from))
+		last := start(t, store, nil, detectBy(network.join("a"), election.DetectCrash, true), inMode(from))
 		last.mustLead()
-		newer := start(t, store, nil, seen(network.join("b"), election.DetectCrash, true), inMode(to))
+		newer := start(t, store, nil, detectBy(network.join("b"), election.DetectCrash, true), inMode(to))
 		time.Sleep(lease)
 		last.stop()
 		newer.mustLead()

@@ -83,8 +83,8 @@ type shard struct {
 	broken   atomic.Value // string: the first promise that was broken
 }
 
-// aftermath is how long two may work at once after a theft. Whoever does not hear of it works until he cannot have
-// renewed in time, and stops by the end of his lease.
+// aftermath is how long two may work at once after a theft. A leader that does not hear of it works until it cannot
+// have renewed in time, and stops by the end of its lease.
 const aftermath = 2*lease + drain
 
 // forever is the excuse while somebody lies, or where nothing expires.
@@ -119,7 +119,7 @@ func (s *shard) start(i int) {
 		<-ctx.Done()
 		time.Sleep(s.slow)
 		return nil
-	}, seen(s.peers[i], s.detect, s.fenced), inMode(s.modes[i]), func(cfg *election.Config) {
+	}, detectBy(s.peers[i], s.detect, s.fenced), inMode(s.modes[i]), func(cfg *election.Config) {
 		if !cfg.Mode.Expires() { // it has no other
 			cfg.Detection = election.DetectCrash
 		}
@@ -267,7 +267,7 @@ func TestInAnySequenceOfFaultsATermIsAloneAndSomebodyLeadsInTheEnd(t *testing.T)
 				switch {
 				case step.what == "take", step.what == "free", step.what == "delete", step.what == "forget":
 					if slices.ContainsFunc(s.modes[:], func(m election.Mode) bool { return !m.Expires() }) {
-						// who does not hear of it works on for as long as he lives
+						// a leader that does not hear of it works on for as long as it lives
 						s.excused.Store(forever)
 					}
 					s.excuse()

@@ -21,7 +21,7 @@ func (r *run) standBy(ctx context.Context) (decision, error) {
 	r.candidate = r.mode.candidate()
 	for swept := false; ctx.Err() == nil; {
 		s, changes := r.look()
-		if s.seen.Known() && !swept {
+		if s.seen.IsKnown() && !swept {
 			r.sweep(ctx, s.seen.Presence())
 			swept = true
 			continue

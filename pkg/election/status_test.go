@@ -34,10 +34,10 @@ func (r *replica) must(want election.Status) {
 func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, store := newNetwork(), electiontest.NewStore(leaseName)
-		leader := start(t, store, nil, seen(network.join("a"), "", true), reachable("https://a"))
+		leader := start(t, store, nil, detectBy(network.join("a"), "", true), reachable("https://a"))
 		began := time.Now()
 		leads := leader.mustLead()
-		standby := start(t, store, nil, seen(network.join("b"), "", true), reachable("https://b"), func(cfg *election.Config) { cfg.Priority = 3 })
+		standby := start(t, store, nil, detectBy(network.join("b"), "", true), reachable("https://b"), func(cfg *election.Config) { cfg.Priority = 3 })
 		time.Sleep(retry / 2)
 		holder := leads.Token().Holder
 		follows := election.Standby{Replica: "b", Mode: "lease", Priority: 3, URL: "https://b"}
@@ -101,10 +101,10 @@ func TestAStatusIsOfOneMoment(t *testing.T) {
 func TestEachHolderIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, store := newNetwork(), electiontest.NewStore(leaseName)
-		leader := start(t, store, nil, seen(network.join("a"), "", true))
+		leader := start(t, store, nil, detectBy(network.join("a"), "", true))
 		leader.mustLead()
 		changes := 0
-		standby := start(t, store, nil, seen(network.join("b"), "", true), func(cfg *election.Config) { cfg.Changed = func() { changes++ } })
+		standby := start(t, store, nil, detectBy(network.join("b"), "", true), func(cfg *election.Config) { cfg.Changed = func() { changes++ } })
 		time.Sleep(10 * retry)
 		synctest.Wait()
 		if changes != 1 {
@@ -153,7 +153,7 @@ func TestAStatusSaysWhatPeopleWereTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
 		holdForLife(store, ``)
-		r := start(t, store, nil, seen(newNetwork().join("b"), "", true))
+		r := start(t, store, nil, detectBy(newNetwork().join("b"), "", true))
 		time.Sleep(2 * lease)
 		got := r.elector.Status()
 		if !got.Unaccounted || !got.OtherMode || got.Holder != "stranger" || got.Leaderless == 0 || got.Duration != 0 {

@@ -60,7 +60,7 @@ func TestAHolderWhomNoExpiryEndsIsWaitedForAndPeopleAreTold(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store, told := electiontest.NewStore(leaseName), &noticed{}
 					test.hold(store)
-					r := start(t, store, nil, seen(newNetwork().join("a"), election.DetectCrash, true), inMode(mode), told.on)
+					r := start(t, store, nil, detectBy(newNetwork().join("a"), election.DetectCrash, true), inMode(mode), told.on)
 					time.Sleep(test.due - time.Second)
 					if without, n := metric(t, "regent_election_seconds_without_leader"), len(told.of(election.Unaccounted)); without != 0 || n != 0 {
 						t.Errorf("%v s without a leader, told %d times, before it is due", without, n)
@@ -136,7 +136,7 @@ func TestAHolderOfALeaseThatItsPodOwnsNeedsNoAddress(t *testing.T) {
 		}
 		first := start(t, store, nil, pod("a"))
 		first.mustLead()
-		second := start(t, store, nil, pod("b"), seen(network.join("b"), election.DetectCrash, false), told.on)
+		second := start(t, store, nil, pod("b"), detectBy(network.join("b"), election.DetectCrash, false), told.on)
 		time.Sleep(long)
 		if got := metric(t, "regent_election_seconds_without_leader"); got != 0 || len(told.of(election.Unaccounted)) != 0 {
 			t.Errorf("%v s without a leader, told %q", got, told.of(election.Unaccounted))

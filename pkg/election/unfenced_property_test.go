@@ -33,10 +33,10 @@ func TestAnUnfencedHolderIsSucceededEarlyOnlyIfBothAcceptTheRisk(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			network, store := newNetwork(), electiontest.NewStore(leaseName)
 			ofHolder := network.join("a")
-			holder := start(t, store, nil, seen(ofHolder, election.DetectCrash, holds.fenced), accepts(holds.accepts))
+			holder := start(t, store, nil, detectBy(ofHolder, election.DetectCrash, holds.fenced), accepts(holds.accepts))
 			holder.mustLead()
 			notices := make(chan election.Notice, 100)
-			standby := start(t, store, nil, seen(network.join("b"), detection, stands.fenced), accepts(stands.accepts), func(cfg *election.Config) {
+			standby := start(t, store, nil, detectBy(network.join("b"), detection, stands.fenced), accepts(stands.accepts), func(cfg *election.Config) {
 				cfg.Notify = func(n election.Notice) { notices <- n }
 			})
 			time.Sleep(retry / 2)

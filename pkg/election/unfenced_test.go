@@ -20,7 +20,7 @@ func TestTheChoiceToBeSucceededIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, store := newNetwork(), electiontest.NewStore(leaseName)
 		for _, accept := range []bool{true, false} {
-			r := start(t, store, nil, seen(network.join("a"), election.DetectCrash, false), accepts(accept))
+			r := start(t, store, nil, detectBy(network.join("a"), election.DetectCrash, false), accepts(accept))
 			r.mustLead()
 			if said := store.Lease().Annotations["regent.dev/presence"]; strings.Contains(said, `"succession":"on-refusal"`) != accept {
 				t.Errorf("accepts: %v, the Lease says %s", accept, said)
@@ -47,9 +47,9 @@ func TestALivingHolderThatWasSucceededWithoutAFenceStopsSoon(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				network, store := newNetwork(), electiontest.NewStore(leaseName)
 				ofHolder, ofStandby := network.join("a"), network.join("b")
-				holder := start(t, store, nil, seen(ofHolder, election.DetectCrash, false), accepts(true))
+				holder := start(t, store, nil, detectBy(ofHolder, election.DetectCrash, false), accepts(true))
 				holder.mustLead()
-				standby := start(t, store, nil, seen(ofStandby, election.DetectCrash, false), accepts(true))
+				standby := start(t, store, nil, detectBy(ofStandby, election.DetectCrash, false), accepts(true))
 				time.Sleep(retry / 2)
 				holder.client.HoldWatches(test.blind)
 				ofHolder.seem(election.Dead) // and it lives

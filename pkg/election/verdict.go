@@ -84,7 +84,7 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 	doubtful := now.Before(expiry) && now.Before(seen.TermSince.Add(suspicionPause(k.suspicions)))
 	holder := seen.Holder()
 	switch {
-	case !seen.Known():
+	case !seen.IsKnown():
 		return verdict{action: wait}
 	case seen.Lease == nil && seen.Highest == 0:
 		return verdict{action: win, trigger: TriggerNone, symptom: seen.Since, reason: "there is no Lease"}

@@ -9,7 +9,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/electiontest"
 )
 
-// Who reads that the leader's process is gone, and sees nothing follow, reads why, and until when.
+// An operator who reads that the leader's process is gone, and sees nothing follow, also reads why, and until when.
 func TestAStandbyThatMayNotActSaysWhyAndUntilWhen(t *testing.T) {
 	const neither = "neither refused (Fenced of both replicas) nor accepted (SucceedUnfenced of both)"
 	for name, test := range map[string]struct {
@@ -26,9 +26,9 @@ func TestAStandbyThatMayNotActSaysWhyAndUntilWhen(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				network, store := newNetwork(), electiontest.NewStore(leaseName)
 				ofLeader := network.join("a")
-				leader := start(t, store, nil, seen(ofLeader, test.detection, test.fenced))
+				leader := start(t, store, nil, detectBy(ofLeader, test.detection, test.fenced))
 				leader.mustLead()
-				standby := startLogged(t, store, nil, seen(network.join("b"), test.detection, test.fenced))
+				standby := startLogged(t, store, nil, detectBy(network.join("b"), test.detection, test.fenced))
 				time.Sleep(retry / 2)
 				leader.client.Always(electiontest.Fault{Hang: true})
 				ofLeader.seem(test.sign)
@@ -75,9 +75,9 @@ func TestADetectorKnowsWhetherACrashIsWaitedOut(t *testing.T) {
 					}
 					return some
 				}
-				leader := start(t, store, nil, seen(network.join("a"), election.DetectCrash, test.fenced), change(test.leader))
+				leader := start(t, store, nil, detectBy(network.join("a"), election.DetectCrash, test.fenced), change(test.leader))
 				leader.mustLead()
-				standby := start(t, store, nil, seen(ofStandby, election.DetectCrash, test.fenced), change(test.standby))
+				standby := start(t, store, nil, detectBy(ofStandby, election.DetectCrash, test.fenced), change(test.standby))
 				time.Sleep(moment)
 				ofStandby.mu.Lock()
 				if ofStandby.waits != test.waits {
@@ -96,9 +96,9 @@ func TestAStandbySaysThatSuspicionsAreDamped(t *testing.T) {
 		network, store := newNetwork(), electiontest.NewStore(leaseName)
 		store.Fence()
 		ofA, ofB := network.join("a"), network.join("b")
-		first := startLogged(t, store, nil, seen(ofA, election.DetectSuspect, true))
+		first := startLogged(t, store, nil, detectBy(ofA, election.DetectSuspect, true))
 		first.mustLead()
-		second := start(t, store, nil, seen(ofB, election.DetectSuspect, true))
+		second := start(t, store, nil, detectBy(ofB, election.DetectSuspect, true))
 		time.Sleep(retry / 2)
 		ofA.seem(election.Silent)
 		second.mustLead()

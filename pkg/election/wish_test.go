@@ -41,7 +41,7 @@ func TestAWishIsHeededIfItIsOnTheLeaseOfAReplicaThatFollows(t *testing.T) {
 				network, store := newNetwork(), electiontest.NewStore(leaseName)
 				store.Fence()
 				p := network.join("a")
-				leader := start(t, store, nil, seen(p, election.DetectCrash, true), func(cfg *election.Config) { cfg.Priority = 7 })
+				leader := start(t, store, nil, detectBy(p, election.DetectCrash, true), func(cfg *election.Config) { cfg.Priority = 7 })
 				leader.mustLead()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -69,7 +69,7 @@ func install(t *testing.T, others ...string) *installation {
 	}
 	for _, own := range append(others, "root") {
 		for _, other := range append(others, "root") {
-			i.until(own, own+" hears "+other, func() bool { return own == other || i.shards[own].at.shard.Shards.Contact.Heard(other) })
+			i.until(own, own+" hears "+other, func() bool { return own == other || i.shards[own].at.shard.Shards.Contact.Hears(other) })
 		}
 	}
 	return i
@@ -216,7 +216,7 @@ func TestWhatWaitsForAShardGoesOnWhenThatIsBack(t *testing.T) {
 	if err := i.shards["eu1"].at.stop(t); err != nil {
 		t.Fatal(err)
 	}
-	i.until("root", "root does not hear eu1", func() bool { return !root.at.shard.Shards.Contact.Heard("eu1") })
+	i.until("root", "root does not hear eu1", func() bool { return !root.at.shard.Shards.Contact.Hears("eu1") })
 	root.create("new")
 	i.until("root", "the new one says what it waits for", func() bool {
 		scheduled := conditions.Get(root.get("new"), tenancyv1alpha1.WorkspaceScheduled)

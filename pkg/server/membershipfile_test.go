@@ -68,7 +68,7 @@ func TestANewMembershipIsUsedWithoutARestart(t *testing.T) {
 		return authorityOf(eu1.at.server.keys).Fingerprint() != before.Fingerprint()
 	})
 	for own, other := range map[string]string{"root": "eu1", "eu1": "root"} {
-		i.until(own, own+" hears "+other, func() bool { return i.shards[own].at.shard.Shards.Contact.Heard(other) })
+		i.until(own, own+" hears "+other, func() bool { return i.shards[own].at.shard.Shards.Contact.Hears(other) })
 	}
 	i.until("root", "the front is ready, and leads to both shards", func() bool {
 		ready, _ := e.ask(e.admin, "/readyz")

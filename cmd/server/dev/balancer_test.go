@@ -168,8 +168,8 @@ func TestMoreClientsThanDescriptorsWaitForEachOther(t *testing.T) {
 	}
 }
 
-// startBalancer starts a balancer in a process of its own. said is what it says after its address; end ends it.
-func startBalancer(t *testing.T, backend string) (address string, said <-chan string, end func() error) {
+// startBalancer starts a balancer in a process of its own. output is what it says after its address; end ends it.
+func startBalancer(t *testing.T, backend string) (address string, output <-chan string, end func() error) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -191,8 +191,8 @@ func startBalancer(t *testing.T, backend string) (address string, said <-chan st
 	lines := make(chan string, 100)
 	go func() {
 		defer close(lines)
-		for output := bufio.NewScanner(out); output.Scan(); {
-			lines <- output.Text()
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			lines <- scanner.Text()
 		}
 	}()
 	end = func() error {

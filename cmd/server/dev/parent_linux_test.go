@@ -32,7 +32,7 @@ func TestAProgramEndsWithADevThatIsKilled(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(written(t, program+".pid"))))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(awaitFile(t, program+".pid"))))
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
 	if err != nil {
@@ -43,11 +43,11 @@ func TestAProgramEndsWithADevThatIsKilled(t *testing.T) {
 			_ = syscall.Kill(-pid, syscall.SIGKILL)
 		}
 	}()
-	written(t, program+".ended")
+	awaitFile(t, program+".ended")
 }
 
-// written waits until a file is there, and returns what it says.
-func written(t *testing.T, name string) []byte {
+// awaitFile waits until a file is there, and returns what it says.
+func awaitFile(t *testing.T, name string) []byte {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		if content, err := os.ReadFile(name); err == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // most is how many bytes of rules an aggregated role takes in, those that it has already included. A role with more
-// could not be stored, and whoever has written it would have the leader compare what fills his whole quota, for ever.
+// could not be stored, and whoever has written it would have the leader compare what fills their whole quota, for ever.
 const most = 256 << 10
 
 // filled returns a copy of an aggregated role with the rules of those that it selects among the roles of its cluster,

@@ -120,7 +120,7 @@ func (c *controller) owned(lc *corev1alpha1.LogicalCluster) []assigned {
 
 // world returns what the caches show.
 func (c *controller) world(a assigned) world {
-	w := world{shard: a.shard, heard: c.others.Contact.Heard(a.shard)}
+	w := world{shard: a.shard, heard: c.others.Contact.Hears(a.shard)}
 	if ws, ok := c.others.Workspaces.Get(a.shard, a.workspace); ok && c.isAssigned(ws, a) {
 		w.workspace = ws
 	}

@@ -34,25 +34,25 @@ func (p parent) Workspace(context.Context, string, clusters.Key) (*tenancyv1alph
 	return p.workspace, p.err
 }
 
-// written keeps what is written about a LogicalCluster, and Events.
-type written struct {
+// writes keeps what is written about a LogicalCluster, and Events.
+type writes struct {
 	logicalClusterClient
 	spec, status *corev1alpha1.LogicalCluster
 	events       map[string]*corev1.Event
 	fault        error
 }
 
-func (w *written) Update(_ context.Context, lc *corev1alpha1.LogicalCluster, _ metav1.UpdateOptions) (*corev1alpha1.LogicalCluster, error) {
+func (w *writes) Update(_ context.Context, lc *corev1alpha1.LogicalCluster, _ metav1.UpdateOptions) (*corev1alpha1.LogicalCluster, error) {
 	w.spec = lc
 	return lc, w.fault
 }
 
-func (w *written) UpdateStatus(_ context.Context, lc *corev1alpha1.LogicalCluster, _ metav1.UpdateOptions) (*corev1alpha1.LogicalCluster, error) {
+func (w *writes) UpdateStatus(_ context.Context, lc *corev1alpha1.LogicalCluster, _ metav1.UpdateOptions) (*corev1alpha1.LogicalCluster, error) {
 	w.status = lc
 	return lc, w.fault
 }
 
-type events struct{ *written }
+type events struct{ *writes }
 
 func (e events) Create(ctx context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
 	if at, _ := clusters.From(ctx); at != clusters.SystemAdmin {
@@ -63,9 +63,9 @@ func (e events) Create(ctx context.Context, event *corev1.Event, _ metav1.Create
 }
 
 // takes takes one step in a world in which the cluster is as cached, and shard root says what live says.
-func takes(t *testing.T, s step, cached *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace, live parent, fault error) (*written, error) {
+func takes(t *testing.T, s step, cached *corev1alpha1.LogicalCluster, ws *tenancyv1alpha1.Workspace, live parent, fault error) (*writes, error) {
 	t.Helper()
-	w := &written{events: map[string]*corev1.Event{}, fault: fault}
+	w := &writes{events: map[string]*corev1.Event{}, fault: fault}
 	c := &controller{own: "eu1", replica: "r", others: controllers.NewShards("root", live), client: w, events: events{w}}
 	return w, c.take(clusters.With(t.Context(), ours.cluster), s, ours, world{shard: "root", heard: true, workspace: ws, logicalCluster: cached})
 }

@@ -124,8 +124,10 @@ func (r roles) lead(from *clusters.Informer[*rbacv1.ClusterRole], clients contro
 	}
 }
 
-// looked says that a controller for which something was due has looked at all there is.
-func looked(h controllers.Health) bool { return h.Returned > 0 && h.Pending == 0 && !h.Sweep.Running }
+// hasLooked says that a controller for which something was due has looked at all there is.
+func hasLooked(h controllers.Health) bool {
+	return h.Returned > 0 && h.Pending == 0 && !h.Sweep.Running
+}
 
 // aggregated creates a role with an aggregation rule.
 func (r roles) aggregated(name, label, from string) {
@@ -173,16 +175,16 @@ func TestALateCacheFillsNoRoleForLong(t *testing.T) {
 			late := r.cache()
 			c.meanwhile(r)
 			before := r.allows("all")
-			r.lead(late, s.leader, "the late leader has looked", looked)
+			r.lead(late, s.leader, "the late leader has looked", hasLooked)
 			if got := r.allows("all"); !slices.Equal(got, c.then) || c.refused && !slices.Equal(got, before) {
 				t.Errorf("the late leader leaves %q, want %q; it was %q", got, c.then, before)
 			}
 			r.due()
 			r.lead(s.deps.Informers.ClusterRoles, s.leader, "the next leader has looked, and the role is right", func(h controllers.Health) bool {
-				return looked(h) && slices.Equal(r.allows("all"), c.want)
+				return hasLooked(h) && slices.Equal(r.allows("all"), c.want)
 			})
 			r.due()
-			r.lead(r.cache(), s.leader, "a third one has looked", looked)
+			r.lead(r.cache(), s.leader, "a third one has looked", hasLooked)
 			if got := r.allows("all"); !slices.Equal(got, c.want) {
 				t.Errorf("a third leader leaves %q, want %q", got, c.want)
 			}

@@ -134,7 +134,7 @@ func TestAResourceThatFailsDoesNotKeepOthers(t *testing.T) {
 	}
 }
 
-// Whoever has to remove a finalizer has his account, and his rights, until nothing waits for him.
+// Users who have to remove a finalizer have their account, and their rights, until nothing waits for them.
 func TestRightsAndIdentityGoLast(t *testing.T) {
 	rbac := schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
 	all := []controllers.Resource{

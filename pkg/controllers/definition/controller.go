@@ -99,7 +99,7 @@ func (c *controller) name(ctx context.Context, of clusters.Key) (leaving []defin
 	for name := range ledger.leaving {
 		leaving = append(leaving, ledger.known[name])
 	}
-	bound, known := c.bound(of, "")
+	bound, known := c.holders(of, "")
 	if !known {
 		return leaving, nil
 	}

@@ -112,9 +112,9 @@ func (c *controller) take(d *decision, s resourceSchema, identity string) {
 }
 
 // conflicts returns which names of a schema others have: definitions, other bindings, and other resources of this one.
-func (c *controller) conflicts(d *decision, s resourceSchema) (found []string, ok bool) {
+func (c *controller) conflicts(d *decision, s resourceSchema) (all []string, ok bool) {
 	of := clusters.Key{Cluster: clusters.KeyOf(d.out).Cluster, Name: s.Spec.Group}
-	others, ok := c.bound(of, d.out.Name)
+	others, ok := c.holders(of, d.out.Name)
 	for n := range d.out.Status.BoundResources {
 		r := &d.out.Status.BoundResources[n]
 		if r.Group != s.Spec.Group || r.Resource == s.Spec.Names.Plural {

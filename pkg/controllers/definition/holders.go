@@ -45,7 +45,7 @@ func (l *ledger) who(c claim) string {
 }
 
 // conflicts returns which of the names somebody has, and who.
-func (l *ledger) conflicts(names *apiextensionsv1.CustomResourceDefinitionNames) (found []string) {
+func (l *ledger) conflicts(names *apiextensionsv1.CustomResourceDefinitionNames) (all []string) {
 	var taken []claim
 	for c := range claimsOf(names) {
 		if l.taken[c] > 0 {
@@ -56,14 +56,14 @@ func (l *ledger) conflicts(names *apiextensionsv1.CustomResourceDefinitionNames)
 		return cmp.Or(cmp.Compare(fmt.Sprint(a.kind), fmt.Sprint(b.kind)), cmp.Compare(a.name, b.name))
 	})
 	for _, c := range taken {
-		found = append(found, fmt.Sprintf("%q is in use by %s", c.name, l.who(c)))
+		all = append(all, fmt.Sprintf("%q is in use by %s", c.name, l.who(c)))
 	}
-	return found
+	return all
 }
 
-// bound returns who has bound names of a group, except for one binding. It is not ok if the cache lacks a schema, or is
-// behind what was written.
-func (c *controller) bound(of clusters.Key, except string) (all []holder, ok bool) {
+// holders returns who has bound names of a group, except for one binding. It is not ok if the cache lacks a schema, or
+// is behind what was written.
+func (c *controller) holders(of clusters.Key, except string) (all []holder, ok bool) {
 	ok = true
 	for _, b := range c.informers.APIBindings.List(of.Cluster) {
 		ok = ok && !c.behind(b)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestWhoHasANameIsTold(t *testing.T) {
-	group := named([]definition{wanting(1, ofKind("a"))})
+	group := dueIn([]definition{wanting(1, ofKind("a"))})
 	l := newLedger(group)
 	b := ofKind("b")
 	l.hold([]holder{{"APIBinding b", &b}})
@@ -73,12 +73,12 @@ func TestNoNameIsADefinitionsAndABindings(t *testing.T) {
 		for step := range rapid.IntRange(1, 15).Draw(r, "steps") {
 			switch rapid.IntRange(0, 4).Draw(r, "what") {
 			case 0:
-				d := wanting(rapid.Int64Range(1, 3).Draw(r, "age"), drawn(r))
+				d := wanting(rapid.Int64Range(1, 3).Draw(r, "age"), drawNames(r))
 				d.Name = fmt.Sprint("d", step)
 				group = append(group, d)
 				l.show(d.Name, d)
 			case 1:
-				n := drawn(r)
+				n := drawNames(r)
 				waiting[fmt.Sprint("b", step)] = &n
 			case 2:
 				if len(group) > 0 {

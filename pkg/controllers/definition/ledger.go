@@ -124,7 +124,7 @@ func (l *ledger) due() (due []definition) {
 	})
 	for _, d := range order {
 		l.taken.remove(&d.Status.AcceptedNames)
-		out := given(d, l.taken, l.who)
+		out := resolve(d, l.taken, l.who)
 		l.taken.add(&d.Status.AcceptedNames)
 		if out == nil {
 			if len(due) == 0 { // otherwise it may depend on a write that fails

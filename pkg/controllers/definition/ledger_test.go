@@ -14,7 +14,7 @@ func many(n int) (group []definition) {
 	for i := range n {
 		group = append(group, wanting(int64(i), ofKind(fmt.Sprintf("x%d", i))))
 	}
-	for i, d := range named(group) {
+	for i, d := range dueIn(group) {
 		group[i] = d
 	}
 	return group
@@ -67,7 +67,7 @@ func TestALedgerThatIsKeptKnowsWhatANewOneKnows(t *testing.T) {
 			}
 			switch {
 			case n < 0:
-				d := wanting(rapid.Int64Range(1, 3).Draw(r, "age"), drawn(r))
+				d := wanting(rapid.Int64Range(1, 3).Draw(r, "age"), drawNames(r))
 				d.Name = fmt.Sprint("d", revision)
 				d = store(d)
 				kept.show(d.Name, d)
@@ -77,7 +77,7 @@ func TestALedgerThatIsKeptKnowsWhatANewOneKnows(t *testing.T) {
 				kept.show(name, nil)
 			default:
 				d := group[n].DeepCopy()
-				d.Spec.Names = drawn(r)
+				d.Spec.Names = drawNames(r)
 				d = store(d)
 				kept.show(d.Name, d)
 			}
@@ -92,7 +92,7 @@ func TestALedgerThatIsKeptKnowsWhatANewOneKnows(t *testing.T) {
 				}
 			}
 			// What is due only after another write shows once that has been made.
-			got, want := namesOf(kept.due()), namesOf(named(group))
+			got, want := namesOf(kept.due()), namesOf(dueIn(group))
 			if (len(got) == 0) != (len(want) == 0) {
 				r.Fatalf("due by the one that is kept: %v, by a new one: %v", got, want)
 			}

@@ -20,13 +20,13 @@ type claim struct {
 type claims map[claim]int
 
 // add returns the names that nobody had before.
-func (c claims) add(names *apiextensionsv1.CustomResourceDefinitionNames) (taken []claim) {
+func (c claims) add(names *apiextensionsv1.CustomResourceDefinitionNames) (fresh []claim) {
 	for name := range claimsOf(names) {
 		if c[name]++; c[name] == 1 {
-			taken = append(taken, name)
+			fresh = append(fresh, name)
 		}
 	}
-	return taken
+	return fresh
 }
 
 // remove returns the names that nobody has any more.
@@ -55,9 +55,9 @@ func claimsOf(n *apiextensionsv1.CustomResourceDefinitionNames) map[claim]struct
 	return out
 }
 
-// given returns the definition with what its names come to, where others have the names that are taken. who says who
-// has one. given returns nil if the status says so already.
-func given(d definition, taken claims, who func(claim) string) definition {
+// resolve returns the definition with what its names come to, where others have the names that are taken. who says who
+// has one. resolve returns nil if the status says so already.
+func resolve(d definition, taken claims, who func(claim) string) definition {
 	out := *d // all but the status is shared, and not changed
 	out.Status.Conditions = slices.Clone(d.Status.Conditions)
 	give(&out, taken, who)
@@ -69,7 +69,7 @@ func given(d definition, taken claims, who func(claim) string) definition {
 
 // settled reports whether a definition has all that it wants, and its status says so. Then nothing is due, whatever
 // others have.
-func settled(d definition) bool { return given(d, nil, nil) == nil }
+func settled(d definition) bool { return resolve(d, nil, nil) == nil }
 
 // give gives a definition the names that it wants and that are free. If it has got all of them once, it is established,
 // and stays so.

@@ -26,13 +26,13 @@ func ofKind(kind string) names {
 	return names{Plural: kind + "s", Singular: kind, Kind: "K" + kind, ListKind: "K" + kind + "List"}
 }
 
-// named returns what is due in a group.
-func named(group []definition) []definition { return newLedger(group).due() }
+// dueIn returns what is due in a group.
+func dueIn(group []definition) []definition { return newLedger(group).due() }
 
 // settle writes what is due until nothing is, and returns the group.
 func settle(t interface{ Fatalf(string, ...any) }, group []definition) []definition {
 	for range 10 {
-		due := named(group)
+		due := dueIn(group)
 		if len(due) == 0 {
 			return group
 		}
@@ -147,8 +147,8 @@ func TestADefinitionOfKubernetesSaysWhetherItIsApproved(t *testing.T) {
 	}
 }
 
-// drawn returns names from few, so that many collide.
-func drawn(r *rapid.T) names {
+// drawNames draws names from few, so that many collide.
+func drawNames(r *rapid.T) names {
 	resource, kind := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), rapid.SampledFrom([]string{"A", "B", "C", "D"})
 	return names{
 		Plural: resource.Draw(r, "plural"), Singular: resource.Draw(r, "singular"), ShortNames: rapid.SliceOfN(resource, 0, 2).Draw(r, "short"),
@@ -166,7 +166,7 @@ func TestNoTwoDefinitionsEverHaveTheSameName(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(r, "what") {
 			case 0, 1:
 				made++
-				d := wanting(rapid.Int64Range(1, 3).Draw(r, "age"), drawn(r))
+				d := wanting(rapid.Int64Range(1, 3).Draw(r, "age"), drawNames(r))
 				d.Name = fmt.Sprint("d", made)
 				group = append(group, d)
 			case 2:
@@ -178,12 +178,12 @@ func TestNoTwoDefinitionsEverHaveTheSameName(t *testing.T) {
 				if len(group) > 0 {
 					n := rapid.IntRange(0, len(group)-1).Draw(r, "changed")
 					d := group[n].DeepCopy()
-					d.Spec.Names = drawn(r)
+					d.Spec.Names = drawNames(r)
 					group = write(group, d)
 				}
 			}
 			// Some of what is due is written, in any order.
-			for _, d := range rapid.Permutation(named(group)).Draw(r, "order") {
+			for _, d := range rapid.Permutation(dueIn(group)).Draw(r, "order") {
 				if rapid.Bool().Draw(r, "written") {
 					group = write(group, d)
 					distinctIn(r, group)

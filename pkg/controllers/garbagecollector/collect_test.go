@@ -226,8 +226,8 @@ func TestAnObjectThatNeedsNothingIsLeftAlone(t *testing.T) {
 }
 
 // asks reports whether the reconcile of a node uses a client: there is none.
-func asks(t *testing.T, c *controller, n node) (asked bool) {
-	defer func() { asked = recover() != nil }()
+func asks(t *testing.T, c *controller, n node) (uses bool) {
+	defer func() { uses = recover() != nil }()
 	if err := c.reconcile(t.Context(), n); err != nil {
 		t.Error(err)
 	}

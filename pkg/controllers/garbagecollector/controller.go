@@ -66,9 +66,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		c.kinds[schema.GroupKind{Group: r.GVR.Group, Kind: r.Kind}] = r
 		loop.Watch(c.Loop, inf, func(obj *metav1.PartialObjectMetadata) []node { return c.observe(nodeOf(r.GVR, obj), obj) })
 	}
-	loop.Follow(c.Loop, deps.Informers.Definitions, c.defined)
-	loop.Follow(c.Loop, deps.Informers.APIBindings, c.bound)
-	loop.Follow(c.Loop, deps.Informers.APIResourceSchemas, c.boundBy)
+	loop.Follow(c.Loop, deps.Informers.Definitions, c.ofDefinition)
+	loop.Follow(c.Loop, deps.Informers.APIBindings, c.ofBinding)
+	loop.Follow(c.Loop, deps.Informers.APIResourceSchemas, c.ofSchema)
 	loop.Watch(c.Loop, c.custom, func(obj *clusters.CustomObject) []node { return c.observe(customNode(obj), clusters.Metadata(obj)) })
 	return c, nil
 }

@@ -96,13 +96,13 @@ func (d *departed) remove(cluster logicalcluster.Name, uid types.UID) {
 	delete(d.owners, controllers.OwnerValue(cluster, uid))
 }
 
-// defined returns the nodes that have waited for the kind of a definition.
-func (c *controller) defined(d *apiextensionsv1.CustomResourceDefinition) []node {
+// ofDefinition returns the nodes that have waited for the kind of a definition.
+func (c *controller) ofDefinition(d *apiextensionsv1.CustomResourceDefinition) []node {
 	return c.takeAwaiting(kindIn{clusters.KeyOf(d).Cluster, schema.GroupKind{Group: d.Spec.Group, Kind: d.Status.AcceptedNames.Kind}})
 }
 
-// bound returns the nodes that have waited for the kinds that a binding has bound.
-func (c *controller) bound(b *apisv1alpha2.APIBinding) (nodes []node) {
+// ofBinding returns the nodes that have waited for the kinds that a binding has bound.
+func (c *controller) ofBinding(b *apisv1alpha2.APIBinding) (nodes []node) {
 	for n := range b.Status.BoundResources {
 		if s, ok := c.all.BoundSchema(&b.Status.BoundResources[n]); ok {
 			nodes = append(nodes, c.takeAwaiting(kindIn{clusters.KeyOf(b).Cluster, schema.GroupKind{Group: s.Spec.Group, Kind: s.Spec.Names.Kind}})...)
@@ -111,13 +111,13 @@ func (c *controller) bound(b *apisv1alpha2.APIBinding) (nodes []node) {
 	return nodes
 }
 
-// boundBy is bound for all bindings that use a schema.
-func (c *controller) boundBy(s *apisv1alpha1.APIResourceSchema) (nodes []node) {
+// ofSchema is ofBinding for all bindings that use a schema.
+func (c *controller) ofSchema(s *apisv1alpha1.APIResourceSchema) (nodes []node) {
 	if clusters.KeyOf(s).Cluster != clusters.BoundSchemas {
 		return nil
 	}
 	for _, b := range c.all.APIBindings.ByIndex(controllers.ByBoundSchema, s.Name) {
-		nodes = append(nodes, c.bound(b)...)
+		nodes = append(nodes, c.ofBinding(b)...)
 	}
 	return nodes
 }

@@ -175,7 +175,7 @@ func (e election) isEndless() bool {
 
 // isHeld reports whether somebody holds the lease. at is when the lease expires unless it is renewed, or since when
 // nobody holds it.
-func (e election) isHeld(now time.Time) (held bool, at time.Time) {
+func (e election) isHeld(now time.Time) (so bool, at time.Time) {
 	if e.lease == nil || ptr.Deref(e.lease.Spec.HolderIdentity, "") == "" {
 		return false, e.seen
 	}

@@ -35,7 +35,7 @@ func (m *memory) conflicted(err error) bool {
 
 // look records the current state and returns all that is known.
 func (m *memory) look(lease *coordinationv1.Lease, candidates []*coordinationv1beta1.LeaseCandidate, now time.Time) election {
-	left := m.lookAtLease(lease, now)
+	loser := m.lookAtLease(lease, now)
 	known := make(map[types.UID]candidate, len(candidates))
 	e := election{lease: lease, seen: m.seen}
 	for _, obj := range candidates {
@@ -48,7 +48,7 @@ func (m *memory) look(lease *coordinationv1.Lease, candidates []*coordinationv1b
 		if answered || !ok && !m.old[obj.UID] {
 			c.heard, c.left = now, time.Time{}
 		}
-		if left != "" && obj.Name == left {
+		if loser != "" && obj.Name == loser {
 			c.left = now
 		}
 		switch {
@@ -66,7 +66,7 @@ func (m *memory) look(lease *coordinationv1.Lease, candidates []*coordinationv1b
 }
 
 // lookAtLease records the Lease, and returns the name of the holder that has just lost it, if any.
-func (m *memory) lookAtLease(lease *coordinationv1.Lease, now time.Time) (left string) {
+func (m *memory) lookAtLease(lease *coordinationv1.Lease, now time.Time) (loser string) {
 	before, holder := holderOf(m.lease), holderOf(lease)
 	if m.seen.IsZero() || holder != before || holder != "" && !sameTerm(m.lease, lease) {
 		m.seen = now

@@ -43,7 +43,7 @@ type controller struct {
 	baseURL    string
 	shard      string
 	others     *controllers.Shards
-	written    written
+	writes     writes
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -153,7 +153,7 @@ func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.N
 // or will, and queues the key again.
 func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name) error {
 	lc, ok := c.cached(cluster)
-	if c.written.unseen(cluster, lc) || !ok {
+	if c.writes.unseen(cluster, lc) || !ok {
 		return nil
 	}
 	ctx = clusters.With(ctx, cluster)
@@ -195,7 +195,7 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 			if lc, err = c.clients.LogicalClusters.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: name}); err != nil {
 				return fmt.Errorf("update status: %w", err)
 			}
-			c.written.add(lc)
+			c.writes.add(lc)
 		}
 		if provided {
 			return nil

@@ -110,8 +110,8 @@ func TestAClusterThatNeedsNothingIsLeftAlone(t *testing.T) {
 }
 
 // asks reports whether the reconcile of cluster x uses a client: there is none.
-func asks(t *testing.T, c *controller) (asked bool) {
-	defer func() { asked = recover() != nil }()
+func asks(t *testing.T, c *controller) (uses bool) {
+	defer func() { uses = recover() != nil }()
 	if err := c.reconcile(t.Context(), "x"); err != nil {
 		t.Error(err)
 	}

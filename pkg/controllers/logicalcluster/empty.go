@@ -134,17 +134,17 @@ func (c *controller) withoutDefinition(ctx context.Context) (reason, message str
 }
 
 // contents returns the resources of which the cluster has objects.
-func (c *controller) contents(ctx context.Context) (held []controllers.Resource, err error) {
+func (c *controller) contents(ctx context.Context) (all []controllers.Resource, err error) {
 	for _, r := range c.everything {
 		holds, err := c.holds(ctx, r.GVR)
 		if err != nil {
 			return nil, fmt.Errorf("look for %s: %w", r.GVR.GroupResource(), err)
 		}
 		if holds {
-			held = append(held, r)
+			all = append(all, r)
 		}
 	}
-	return held, nil
+	return all, nil
 }
 
 // deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only

@@ -53,7 +53,7 @@ type controller struct {
 	others          *controllers.Shards
 	shards          *shards
 	waiting         waiting
-	awaited         awaited
+	waits           waitClock
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -73,7 +73,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 			return false
 		}
 		_, waits := w.waits() // a new leader has to know who waits
-		return waits || w.awaited() || decide(w) != nothing
+		return waits || w.awaits() || decide(w) != nothing
 	})
 	loop.Watch(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}
@@ -128,10 +128,10 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	ctx = clusters.With(ctx, key.Cluster)
 	w, ok := c.world(key)
 	if !ok {
-		c.awaited.forget(key)
+		c.waits.forget(key)
 		return nil
 	}
-	if w.awaited() && !w.overdue {
+	if w.awaits() && !w.overdue {
 		c.AddAfter(key, overdueAfter)
 	}
 	for last := nothing; ; {
@@ -169,15 +169,15 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	w := world{workspace: ws, parent: c.cached(key.Cluster), own: c.shards.own, shard: clusters.ShardOf(ws, clusters.ShardLabel, c.shards.own)}
 	cluster := logicalcluster.Name(ws.Spec.Cluster)
 	if w.elsewhere = w.shard != c.shards.own; w.elsewhere {
-		w.heard = c.others.Contact.Heard(w.shard)
+		w.heard = c.others.Contact.Hears(w.shard)
 		w.logicalCluster, _ = c.others.LogicalClusters.Get(w.shard, clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
 	} else {
 		w.logicalCluster = c.cached(cluster)
 	}
-	if w.awaited() {
-		w.overdue = c.awaited.overdue(key)
+	if w.awaits() {
+		w.overdue = c.waits.overdue(key)
 	} else {
-		c.awaited.forget(key)
+		c.waits.forget(key)
 	}
 	if cluster == "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
 		w.placement = c.placement(w)
@@ -192,7 +192,7 @@ func (c *controller) placement(w world) placement {
 		return place(w.workspace, c.shards.candidates())
 	}
 	lc, _ := c.others.LogicalClusters.Get(shard, clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
-	return adoption(w.workspace, c.shards.own, childPath(w), c.others.Contact.Heard(shard), lc)
+	return adoption(w.workspace, c.shards.own, childPath(w), c.others.Contact.Hears(shard), lc)
 }
 
 // take takes a step and returns the world after it, or nil if the next step has to wait for an event.

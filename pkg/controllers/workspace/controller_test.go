@@ -61,7 +61,7 @@ func TestNothingIsCreatedForAWorkspaceThatOnlyTheCacheShows(t *testing.T) {
 	workspaces := newStore[*tenancyv1alpha1.Workspace](w)
 	logicalClusters := newStore(w, parent("root"))
 	c := leader(t, workspaces, logicalClusters)
-	next, err := c.take(clusters.With(t.Context(), "root"), create, world{workspace: fresh(bound), parent: parent("root")})
+	next, err := c.take(clusters.With(t.Context(), "root"), create, world{workspace: fresh(withCluster), parent: parent("root")})
 	if next != nil || err != nil || w.done != 0 {
 		t.Errorf("next %v, error %v, %d writes; want none", next, err, w.done)
 	}
@@ -130,7 +130,7 @@ func TestADeletedWorkspaceWaitsForItsClusterAndThenGoes(t *testing.T) {
 
 func TestAWorkspaceIsNotReleasedWhileTheServerKnowsItsCluster(t *testing.T) {
 	w := &writes{}
-	ws := fresh(bound, deleted)
+	ws := fresh(withCluster, deleted)
 	workspaces := newStore(w, ws)
 	logicalClusters := newStore(w, parent("root"), ours("Ready"))
 	c := leader(t, workspaces, logicalClusters)
@@ -147,7 +147,7 @@ func TestAWorkspaceIsNotReleasedWhileTheServerKnowsItsCluster(t *testing.T) {
 // The cache of Workspaces may be ahead of that of LogicalClusters; then no version guards what is told of the cluster.
 func TestAStaleCacheOfClustersMovesNoStatusBack(t *testing.T) {
 	w := &writes{}
-	ready := tell(ours("Ready"), fresh(bound))
+	ready := tell(ours("Ready"), fresh(withCluster))
 	workspaces, logicalClusters := newStore(w, ready), newStore(w, parent("root"), ours("Ready"))
 	c := leader(t, workspaces, logicalClusters)
 	c.logicalClusters = controllertest.Informer(t, controllertest.NewSource(parent("root"), ours("Initializing")), nil)
@@ -163,7 +163,7 @@ func TestAClustersEventsWakeItsOwnerAndThoseItIsParentOf(t *testing.T) {
 	w := &writes{}
 	inside := fresh()
 	inside.Name, inside.Annotations = "inside", map[string]string{annotation: "x7"}
-	done := fresh(bound)
+	done := fresh(withCluster)
 	done.Name, done.Annotations = "done", map[string]string{annotation: "x7"}
 	done.Status.Phase = corev1alpha1.LogicalClusterPhaseReady
 	c := leader(t, newStore(w, inside, done), newStore[*corev1alpha1.LogicalCluster](w))

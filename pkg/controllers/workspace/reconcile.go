@@ -126,9 +126,9 @@ func (w world) unheard() step {
 	return report
 }
 
-// awaited reports whether the next step is that of another shard, which is heard: to make the cluster, or to delete it.
+// awaits reports whether the next step is that of another shard, which is heard: to make the cluster, or to delete it.
 // That shard may not hear this one.
-func (w world) awaited() bool {
+func (w world) awaits() bool {
 	ws := w.workspace
 	switch {
 	case !w.elsewhere || !w.heard || !slices.Contains(ws.Finalizers, clusters.WorkspaceFinalizer):
@@ -242,7 +242,7 @@ func reported(w world) *tenancyv1alpha1.Workspace {
 	switch {
 	case w.elsewhere && !w.heard:
 		reportUnheard(out, w.shard)
-	case w.overdue && w.awaited():
+	case w.overdue && w.awaits():
 		reportOverdue(out, w.shard)
 	case out.DeletionTimestamp != nil:
 		out.Status.Phase = corev1alpha1.LogicalClusterPhaseDeleting

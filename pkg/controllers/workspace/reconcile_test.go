@@ -36,7 +36,7 @@ func fresh(edits ...func(*tenancyv1alpha1.Workspace)) *tenancyv1alpha1.Workspace
 	return ws
 }
 
-func bound(ws *tenancyv1alpha1.Workspace) {
+func withCluster(ws *tenancyv1alpha1.Workspace) {
 	ws.Finalizers = []string{clusters.WorkspaceFinalizer}
 	ws.Spec.Cluster, ws.Spec.URL = "x7", "https://shard/clusters/root:a"
 }
@@ -111,59 +111,59 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"new, where none can be indeed":         {world{workspace: fresh(inSystem), confirmed: true}, report},
 		"new, where one can be after all":       {world{workspace: fresh(inSystem), parent: parent("root"), confirmed: true}, schedule},
 		"mounted":                               {world{workspace: fresh(mounted), parent: parent("root"), confirmed: true}, report},
-		"bound":                                 {world{workspace: fresh(bound), parent: parent("root")}, create},
-		"bound, finalizer removed by somebody":  {world{workspace: fresh(bound, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = nil }), logicalCluster: ours("Ready")}, schedule},
-		"cluster in the cache":                  {world{workspace: fresh(bound), logicalCluster: ours("Ready")}, confirm},
-		"cluster there":                         {world{workspace: fresh(bound), logicalCluster: ours("Ready"), confirmed: true}, report},
-		"all is told":                           {world{workspace: tell(ours("Ready"), fresh(bound)), logicalCluster: ours("Ready")}, nothing},
-		"cache of the cluster behind":           {world{workspace: tell(ours("Ready"), fresh(bound)), logicalCluster: ours("Initializing")}, confirm},
-		"cluster vanished from the cache":       {world{workspace: fresh(bound, in("Ready"))}, confirm},
-		"cluster vanished":                      {world{workspace: fresh(bound, in("Ready")), confirmed: true}, report},
+		"bound":                                 {world{workspace: fresh(withCluster), parent: parent("root")}, create},
+		"bound, finalizer removed by somebody":  {world{workspace: fresh(withCluster, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = nil }), logicalCluster: ours("Ready")}, schedule},
+		"cluster in the cache":                  {world{workspace: fresh(withCluster), logicalCluster: ours("Ready")}, confirm},
+		"cluster there":                         {world{workspace: fresh(withCluster), logicalCluster: ours("Ready"), confirmed: true}, report},
+		"all is told":                           {world{workspace: tell(ours("Ready"), fresh(withCluster)), logicalCluster: ours("Ready")}, nothing},
+		"cache of the cluster behind":           {world{workspace: tell(ours("Ready"), fresh(withCluster)), logicalCluster: ours("Initializing")}, confirm},
+		"cluster vanished from the cache":       {world{workspace: fresh(withCluster, in("Ready"))}, confirm},
+		"cluster vanished":                      {world{workspace: fresh(withCluster, in("Ready")), confirmed: true}, report},
 		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{clusters.WorkspaceFinalizer} })}, release},
-		"deleted":                               {world{workspace: fresh(bound, deleted), logicalCluster: ours("Ready")}, remove},
-		"deleted, cluster going":                {world{workspace: fresh(bound, deleted), logicalCluster: leaving, confirmed: true}, nothing},
-		"deleted, cluster waits to go":          {world{workspace: fresh(bound, deleted), logicalCluster: blocked, confirmed: true}, report},
-		"cluster just created":                  {world{workspace: fresh(bound), logicalCluster: ours("Scheduling"), confirmed: true}, nothing},
-		"cluster to be initialized":             {world{workspace: fresh(bound), logicalCluster: initialized, confirmed: true}, report},
-		"deleted, cluster not in the cache":     {world{workspace: fresh(bound, deleted)}, confirm},
-		"deleted, cluster gone":                 {world{workspace: fresh(bound, deleted), confirmed: true}, release},
-		"deleted, another's in the cache":       {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready")}, confirm},
-		"deleted, cluster is another's":         {world{workspace: fresh(bound, deleted), logicalCluster: strangers("Ready"), confirmed: true}, release},
+		"deleted":                               {world{workspace: fresh(withCluster, deleted), logicalCluster: ours("Ready")}, remove},
+		"deleted, cluster going":                {world{workspace: fresh(withCluster, deleted), logicalCluster: leaving, confirmed: true}, nothing},
+		"deleted, cluster waits to go":          {world{workspace: fresh(withCluster, deleted), logicalCluster: blocked, confirmed: true}, report},
+		"cluster just created":                  {world{workspace: fresh(withCluster), logicalCluster: ours("Scheduling"), confirmed: true}, nothing},
+		"cluster to be initialized":             {world{workspace: fresh(withCluster), logicalCluster: initialized, confirmed: true}, report},
+		"deleted, cluster not in the cache":     {world{workspace: fresh(withCluster, deleted)}, confirm},
+		"deleted, cluster gone":                 {world{workspace: fresh(withCluster, deleted), confirmed: true}, release},
+		"deleted, another's in the cache":       {world{workspace: fresh(withCluster, deleted), logicalCluster: strangers("Ready")}, confirm},
+		"deleted, cluster is another's":         {world{workspace: fresh(withCluster, deleted), logicalCluster: strangers("Ready"), confirmed: true}, release},
 		"deleted, finalizers of others only":    {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{"x/y"} })}, nothing},
 		"new, and no shard fits":                {world{workspace: fresh(), parent: parent("root"), placement: placement{why: "no shard fits"}}, confirm},
 		"new, and no shard fits indeed":         {world{workspace: fresh(), parent: parent("root"), placement: placement{why: "no shard fits"}, confirmed: true}, report},
-		"elsewhere, not created yet":            {elsewhere(fresh(bound), nil), nothing},
-		"elsewhere, not created for long":       {overdue(elsewhere(fresh(bound), nil)), confirm},
-		"elsewhere, not created indeed":         {confirmed(overdue(elsewhere(fresh(bound), nil))), report},
-		"elsewhere, told that it is late":       {overdue(elsewhere(reported(overdue(elsewhere(fresh(bound), nil))), nil)), nothing},
-		"elsewhere, late, and vanished":         {overdue(elsewhere(fresh(bound, in("Ready")), nil)), confirm},
-		"elsewhere, deleted, and late":          {overdue(elsewhere(fresh(bound, deleted), ours("Ready"))), confirm},
-		"elsewhere, deleted, and late indeed":   {confirmed(overdue(elsewhere(fresh(bound, deleted), ours("Ready")))), report},
-		"elsewhere, Scheduling":                 {elsewhere(fresh(bound), ours("Scheduling")), nothing},
-		"elsewhere, Ready":                      {elsewhere(fresh(bound), ours("Ready")), confirm},
-		"elsewhere, and deleted":                {elsewhere(fresh(bound, deleted), ours("Ready")), nothing},
-		"elsewhere, deleted and going":          {elsewhere(fresh(bound, deleted), leaving), nothing},
-		"elsewhere, deleted and gone":           {elsewhere(fresh(bound, deleted), nil), confirm},
-		"elsewhere, deleted and gone indeed":    {confirmed(elsewhere(fresh(bound, deleted), nil)), release},
-		"elsewhere, deleted there":              {elsewhere(fresh(bound, in("Ready")), leaving), confirm},
-		"elsewhere, deleted there indeed":       {confirmed(elsewhere(fresh(bound, in("Ready")), leaving)), follow},
-		"elsewhere, vanished from the cache":    {elsewhere(fresh(bound, in("Ready")), nil), confirm},
-		"elsewhere, not created nor heard":      {unheard(elsewhere(fresh(bound), nil)), report},
-		"elsewhere, Ready, not heard":           {unheard(elsewhere(fresh(bound, in("Ready")), nil)), nothing},
-		"elsewhere, going, not heard":           {unheard(elsewhere(fresh(bound, in("Ready")), leaving)), nothing},
-		"elsewhere, deleted, not heard":         {unheard(elsewhere(fresh(bound, deleted), nil)), report},
+		"elsewhere, not created yet":            {elsewhere(fresh(withCluster), nil), nothing},
+		"elsewhere, not created for long":       {overdue(elsewhere(fresh(withCluster), nil)), confirm},
+		"elsewhere, not created indeed":         {confirmed(overdue(elsewhere(fresh(withCluster), nil))), report},
+		"elsewhere, told that it is late":       {overdue(elsewhere(reported(overdue(elsewhere(fresh(withCluster), nil))), nil)), nothing},
+		"elsewhere, late, and vanished":         {overdue(elsewhere(fresh(withCluster, in("Ready")), nil)), confirm},
+		"elsewhere, deleted, and late":          {overdue(elsewhere(fresh(withCluster, deleted), ours("Ready"))), confirm},
+		"elsewhere, deleted, and late indeed":   {confirmed(overdue(elsewhere(fresh(withCluster, deleted), ours("Ready")))), report},
+		"elsewhere, Scheduling":                 {elsewhere(fresh(withCluster), ours("Scheduling")), nothing},
+		"elsewhere, Ready":                      {elsewhere(fresh(withCluster), ours("Ready")), confirm},
+		"elsewhere, and deleted":                {elsewhere(fresh(withCluster, deleted), ours("Ready")), nothing},
+		"elsewhere, deleted and going":          {elsewhere(fresh(withCluster, deleted), leaving), nothing},
+		"elsewhere, deleted and gone":           {elsewhere(fresh(withCluster, deleted), nil), confirm},
+		"elsewhere, deleted and gone indeed":    {confirmed(elsewhere(fresh(withCluster, deleted), nil)), release},
+		"elsewhere, deleted there":              {elsewhere(fresh(withCluster, in("Ready")), leaving), confirm},
+		"elsewhere, deleted there indeed":       {confirmed(elsewhere(fresh(withCluster, in("Ready")), leaving)), follow},
+		"elsewhere, vanished from the cache":    {elsewhere(fresh(withCluster, in("Ready")), nil), confirm},
+		"elsewhere, not created nor heard":      {unheard(elsewhere(fresh(withCluster), nil)), report},
+		"elsewhere, Ready, not heard":           {unheard(elsewhere(fresh(withCluster, in("Ready")), nil)), nothing},
+		"elsewhere, going, not heard":           {unheard(elsewhere(fresh(withCluster, in("Ready")), leaving)), nothing},
+		"elsewhere, deleted, not heard":         {unheard(elsewhere(fresh(withCluster, deleted), nil)), report},
 		"to adopt, and it may not":              {world{workspace: fresh(adopting), parent: parent("root"), placement: placement{why: "it cannot adopt"}, confirmed: true}, report},
 		"to adopt, and it may":                  {world{workspace: fresh(adopting), parent: parent("root"), placement: placement{shard: "eu1", adopted: "x7"}}, schedule},
-		"adopting, its new shard has not seen":  {adoptive(elsewhere(fresh(bound, adopting), orphan())), nothing},
-		"adopting, its new shard is half done":  {adoptive(elsewhere(fresh(bound, adopting), orphan(adoptedByUs))), nothing},
-		"adopting, and adopted":                 {adoptive(elsewhere(fresh(bound, adopting), orphan(adoptedByUs, find))), confirm},
-		"adopting, and it has gone":             {adoptive(elsewhere(fresh(bound, adopting), nil)), confirm},
-		"adopting, and it has gone indeed":      {confirmed(adoptive(elsewhere(fresh(bound, adopting), nil))), report},
-		"adopting, and it goes":                 {adoptive(elsewhere(fresh(bound, adopting), orphan(going))), confirm},
-		"adopting, and deleted":                 {adoptive(elsewhere(fresh(bound, adopting, deleted), orphan())), confirm},
-		"adopting, and deleted indeed":          {confirmed(adoptive(elsewhere(fresh(bound, adopting, deleted), orphan()))), release},
-		"adopting, and not heard":               {unheard(adoptive(elsewhere(fresh(bound, adopting), nil))), report},
-		"deleted, of the same uid in a cluster": {world{workspace: fresh(bound, deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "other" }), logicalCluster: ours("Ready"), confirmed: true}, release},
+		"adopting, its new shard has not seen":  {adoptive(elsewhere(fresh(withCluster, adopting), orphan())), nothing},
+		"adopting, its new shard is half done":  {adoptive(elsewhere(fresh(withCluster, adopting), orphan(adoptedByUs))), nothing},
+		"adopting, and adopted":                 {adoptive(elsewhere(fresh(withCluster, adopting), orphan(adoptedByUs, find))), confirm},
+		"adopting, and it has gone":             {adoptive(elsewhere(fresh(withCluster, adopting), nil)), confirm},
+		"adopting, and it has gone indeed":      {confirmed(adoptive(elsewhere(fresh(withCluster, adopting), nil))), report},
+		"adopting, and it goes":                 {adoptive(elsewhere(fresh(withCluster, adopting), orphan(going))), confirm},
+		"adopting, and deleted":                 {adoptive(elsewhere(fresh(withCluster, adopting, deleted), orphan())), confirm},
+		"adopting, and deleted indeed":          {confirmed(adoptive(elsewhere(fresh(withCluster, adopting, deleted), orphan()))), release},
+		"adopting, and not heard":               {unheard(adoptive(elsewhere(fresh(withCluster, adopting), nil))), report},
+		"deleted, of the same uid in a cluster": {world{workspace: fresh(withCluster, deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Annotations[annotation] = "other" }), logicalCluster: ours("Ready"), confirmed: true}, release},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.world.workspace.Spec.Cluster == "" && tc.world.placement == (placement{}) {
@@ -203,7 +203,7 @@ func TestPathsNestBelowTheParents(t *testing.T) {
 }
 
 func TestALogicalClusterNamesItsOwnerAndCannotGoWithItsContent(t *testing.T) {
-	ws := fresh(bound, func(ws *tenancyv1alpha1.Workspace) {
+	ws := fresh(withCluster, func(ws *tenancyv1alpha1.Workspace) {
 		ws.Spec.Type = &tenancyv1alpha1.WorkspaceTypeReference{Name: "universal", Path: "root"}
 	})
 	lc := controllers.NewLogicalCluster(ws, "")
@@ -236,14 +236,14 @@ func TestStatusFollowsTheLogicalCluster(t *testing.T) {
 		phase      corev1alpha1.LogicalClusterPhaseType
 		conditions []condition
 	}{
-		"just created":      {world{workspace: fresh(bound), logicalCluster: ours("")}, "Initializing", []condition{{"WorkspaceInitialized", "False", "Initializing"}, {"WorkspaceScheduled", "True", ""}}},
-		"initializers left": {world{workspace: fresh(bound), logicalCluster: waiting}, "Initializing", []condition{{"WorkspaceInitialized", "False", "InitializerExists"}, {"WorkspaceScheduled", "True", ""}}},
-		"ready":             {world{workspace: fresh(bound), logicalCluster: ours("Ready")}, "Ready", []condition{{"WorkspaceInitialized", "True", ""}, {"WorkspaceScheduled", "True", ""}}},
-		"unavailable":       {world{workspace: fresh(bound), logicalCluster: ours("Unavailable")}, "Unavailable", []condition{{"WorkspaceScheduled", "True", ""}}},
-		"disappeared":       {world{workspace: fresh(bound, in("Ready")), confirmed: true}, "Ready", []condition{{"WorkspaceInitialized", "False", "WorkspaceDisappeared"}}},
-		"another's cluster": {world{workspace: fresh(bound), logicalCluster: strangers("Ready")}, "", []condition{{"WorkspaceScheduled", "False", "Unschedulable"}}},
+		"just created":      {world{workspace: fresh(withCluster), logicalCluster: ours("")}, "Initializing", []condition{{"WorkspaceInitialized", "False", "Initializing"}, {"WorkspaceScheduled", "True", ""}}},
+		"initializers left": {world{workspace: fresh(withCluster), logicalCluster: waiting}, "Initializing", []condition{{"WorkspaceInitialized", "False", "InitializerExists"}, {"WorkspaceScheduled", "True", ""}}},
+		"ready":             {world{workspace: fresh(withCluster), logicalCluster: ours("Ready")}, "Ready", []condition{{"WorkspaceInitialized", "True", ""}, {"WorkspaceScheduled", "True", ""}}},
+		"unavailable":       {world{workspace: fresh(withCluster), logicalCluster: ours("Unavailable")}, "Unavailable", []condition{{"WorkspaceScheduled", "True", ""}}},
+		"disappeared":       {world{workspace: fresh(withCluster, in("Ready")), confirmed: true}, "Ready", []condition{{"WorkspaceInitialized", "False", "WorkspaceDisappeared"}}},
+		"another's cluster": {world{workspace: fresh(withCluster), logicalCluster: strangers("Ready")}, "", []condition{{"WorkspaceScheduled", "False", "Unschedulable"}}},
 		"mounted":           {world{workspace: fresh(mounted)}, "", []condition{{"WorkspaceScheduled", "False", "Unschedulable"}}},
-		"going":             {world{workspace: fresh(bound, deleted), logicalCluster: blocked}, "Deleting", []condition{{"WorkspaceContentDeleted", "False", "SomeResourcesRemain"}}},
+		"going":             {world{workspace: fresh(withCluster, deleted), logicalCluster: blocked}, "Deleting", []condition{{"WorkspaceContentDeleted", "False", "SomeResourcesRemain"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := tc.world.workspace.DeepCopy()
@@ -285,22 +285,22 @@ func TestClusterNamesAreValidAndDoNotRepeat(t *testing.T) {
 
 func TestAWorkspaceNamesTheShardThatItAwaitsForLong(t *testing.T) {
 	for condition, w := range map[v1alpha1.ConditionType]world{
-		tenancyv1alpha1.WorkspaceInitialized:    overdue(elsewhere(fresh(bound), nil)),
-		tenancyv1alpha1.WorkspaceContentDeleted: overdue(elsewhere(fresh(bound, deleted), ours("Ready"))),
+		tenancyv1alpha1.WorkspaceInitialized:    overdue(elsewhere(fresh(withCluster), nil)),
+		tenancyv1alpha1.WorkspaceContentDeleted: overdue(elsewhere(fresh(withCluster, deleted), ours("Ready"))),
 	} {
 		got := conditions.Get(reported(w), condition)
 		if got == nil || got.Status != corev1.ConditionFalse || got.Reason != shardNotBegun || !strings.Contains(got.Message, "shard eu1 is heard") {
 			t.Errorf("%s: %+v", condition, got)
 		}
 	}
-	if ws := reported(overdue(elsewhere(fresh(bound), nil))); controllers.HasBegun(ws) {
+	if ws := reported(overdue(elsewhere(fresh(withCluster), nil))); controllers.HasBegun(ws) {
 		t.Error("its shard would take the cluster for one that has disappeared")
 	}
 }
 
 func TestOnlyWhatIsAwaitedAllTheWhileIsOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var a awaited
+		var a waitClock
 		key := clusters.Key{Cluster: "root", Name: "a"}
 		if a.overdue(key) {
 			t.Error("overdue at once")

@@ -40,21 +40,21 @@ func (w *waiting) take(shard string) []clusters.Key {
 // milliseconds, and to tell costs a write.
 const overdueAfter = 5 * time.Second
 
-// awaited knows since when other shards are awaited, by the Workspace.
-type awaited struct {
+// waitClock knows since when other shards are awaited, by the Workspace.
+type waitClock struct {
 	mu    sync.Mutex
 	since map[clusters.Key]time.Time
 }
 
 // forget records that nothing is awaited.
-func (a *awaited) forget(key clusters.Key) {
+func (a *waitClock) forget(key clusters.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.since, key)
 }
 
 // overdue records that a shard is awaited, and reports whether it has been for long.
-func (a *awaited) overdue(key clusters.Key) bool {
+func (a *waitClock) overdue(key clusters.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	since, ok := a.since[key]

@@ -21,7 +21,7 @@ import (
 
 func fenced(cfg *election.Config) { cfg.Fenced = true }
 
-// Who takes Fenced on a server that checks no tokens would be succeeded while it can still write.
+// A replica that takes Fenced on a server that checks no tokens would be succeeded while it can still write.
 func TestAServerThatDoesNotFenceIsNotBelievedToDoSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		diary := &diary{}

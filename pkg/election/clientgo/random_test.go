@@ -49,7 +49,7 @@ func TestWhateverFailsAtRandomADropInWorksOrSaysWhyNotAndEnds(t *testing.T) {
 			job: programtest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 30*time.Second), //nolint:gosec // a test
 		}
 		goroutines := 0
-		for n := 0; d.job.Began() < *manyTerms; n++ {
+		for n := 0; d.job.Terms() < *manyTerms; n++ {
 			d.live()
 			synctest.Wait()
 			now, shown := programtest.Goroutines(), registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName)
@@ -60,7 +60,7 @@ func TestWhateverFailsAtRandomADropInWorksOrSaysWhyNotAndEnds(t *testing.T) {
 				t.Errorf("%d goroutines, %d after the first process; %d series are left", now, goroutines, shown)
 			}
 			if t.Failed() {
-				t.Fatalf("process %d, after %d terms", n, d.job.Began())
+				t.Fatalf("process %d, after %d terms", n, d.job.Terms())
 			}
 		}
 		if d.job.Twice() {
@@ -69,7 +69,7 @@ func TestWhateverFailsAtRandomADropInWorksOrSaysWhyNotAndEnds(t *testing.T) {
 		if d.panics == 0 {
 			t.Error("no panic has reached the program: this test shows little")
 		}
-		t.Logf("%d terms", d.job.Began())
+		t.Logf("%d terms", d.job.Terms())
 	})
 }
 

@@ -155,13 +155,13 @@ func until(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// counted counts keys by epoch.
-type counted struct {
+// keyCounter counts keys by epoch.
+type keyCounter struct {
 	mu   sync.Mutex
 	keys map[int64]map[cache.ObjectName]int
 }
 
-func (c *counted) reconcile(_ context.Context, k kit, key cache.ObjectName) error {
+func (c *keyCounter) reconcile(_ context.Context, k kit, key cache.ObjectName) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keys == nil {
@@ -175,7 +175,7 @@ func (c *counted) reconcile(_ context.Context, k kit, key cache.ObjectName) erro
 }
 
 // in returns how many keys were reconciled in a term, and how many terms there were.
-func (c *counted) in(epoch int64) (keys, terms int) {
+func (c *keyCounter) in(epoch int64) (keys, terms int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.keys[epoch]), len(c.keys)
@@ -198,8 +198,8 @@ func TestAHundredTermsLeaveNothing(t *testing.T) {
 		until(t, "the informer is synced", inf.HasSynced)
 		synctest.Wait()
 		before := goroutines()
-		var seen counted
-		_, stop := start(t, "a", store, inf, control.Restart, reconciler("counts", seen.reconcile), reconciler("idle", (&counted{}).reconcile))
+		var seen keyCounter
+		_, stop := start(t, "a", store, inf, control.Restart, reconciler("counts", seen.reconcile), reconciler("idle", (&keyCounter{}).reconcile))
 		during := 0
 		for term := 1; term <= terms; term++ {
 			var epoch int64
@@ -239,7 +239,7 @@ func TestAStandbyConstructsNothing(t *testing.T) {
 		inf, store := newPods(t, 5), electiontest.NewStore("embedded")
 		until(t, "the informer is synced", inf.HasSynced)
 		var constructed atomic.Int32
-		some := reconciler("some", (&counted{}).reconcile)
+		some := reconciler("some", (&keyCounter{}).reconcile)
 		counts := control.Descriptor[kit]{Name: "some", New: func(ctx context.Context, k kit) (control.Controller, error) {
 			constructed.Add(1)
 			return some.New(ctx, k)
@@ -265,7 +265,7 @@ func TestAPanicIsNamedAndTheTermGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf, store := newPods(t, 5), electiontest.NewStore("embedded")
 		var panicked atomic.Bool
-		var works, others counted
+		var works, others keyCounter
 		r, stop := start(t, "a", store, inf, control.Restart, reconciler("brittle", func(ctx context.Context, k kit, key cache.ObjectName) error {
 			if !panicked.Swap(true) {
 				panic("boom")
@@ -368,7 +368,7 @@ func TestLeadNamesALateControllerAfterTheDrainTimeoutOfTheTerm(t *testing.T) {
 func TestAControllerThatNoReplicaCanRunDoesNotKeepThemFromLeading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf, store := newPods(t, 1), electiontest.NewStore("embedded")
-		var works counted
+		var works keyCounter
 		set := []control.Descriptor[kit]{
 			{Name: "poison", New: func(context.Context, kit) (control.Controller, error) { return nil, errors.New("poisoned") }},
 			reconciler("sound", works.reconcile),

@@ -120,10 +120,10 @@ func pause(answered bool, since time.Duration, n int) time.Duration {
 	}
 }
 
-// session makes contact, with a bound of patience, and keeps it until it breaks. made reports whether the leader
+// session makes contact, with a bound of patience, and keeps it until it breaks. ok reports whether the leader
 // answered. err says why contact broke or could not be made. With hurry the connection must be accepted or refused
 // soon.
-func (f *following) session(ctx context.Context, patience time.Duration, hurry bool) (made bool, err error) {
+func (f *following) session(ctx context.Context, patience time.Duration, hurry bool) (ok bool, err error) {
 	dialer := &net.Dialer{KeepAlive: -1} // beats replace TCP's keep-alive
 	if hurry {
 		dialer.Timeout = hastyDial
@@ -150,7 +150,7 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 		beside.Go(func() { f.watchWitness(besideCtx, port) })
 	}
 	err = lines(s.beats, func(s election.Statement) {
-		made = true
+		ok = true
 		timeout.Stop()
 		if !f.hasAnswered() { // once for each leader, so that people see that replicas reach each other
 			message := "In contact with the leader's process: a crash of it will be noticed at once"
@@ -163,7 +163,7 @@ func (f *following) session(ctx context.Context, patience time.Duration, hurry b
 		f.becomeAlive(s)
 	})
 	_ = s.answers.CloseWithError(err) // ends a write of an answer that may hang
-	return made, err
+	return ok, err
 }
 
 // stream is an open request to a leader's probe.

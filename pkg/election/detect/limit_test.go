@@ -59,9 +59,9 @@ var probes = map[string]func(*testing.T, ...func(*Detector)) *Detector{
 
 // besiege keeps n connections of strangers open until the test ends. They send nothing, and each one that is closed is
 // replaced.
-func besiege(t *testing.T, address string, n int) (made *atomic.Int64) {
+func besiege(t *testing.T, address string, n int) (connections *atomic.Int64) {
 	t.Helper()
-	made = new(atomic.Int64)
+	connections = new(atomic.Int64)
 	var all sync.WaitGroup
 	over := make(chan struct{})
 	dialer := &net.Dialer{}
@@ -77,7 +77,7 @@ func besiege(t *testing.T, address string, n int) (made *atomic.Int64) {
 					time.Sleep(time.Millisecond) // its queue is full
 					continue
 				}
-				made.Add(1)
+				connections.Add(1)
 				ended := make(chan struct{})
 				all.Go(func() {
 					defer close(ended)
@@ -96,7 +96,7 @@ func besiege(t *testing.T, address string, n int) (made *atomic.Int64) {
 		close(over)
 		all.Wait()
 	})
-	return made
+	return connections
 }
 
 func waitFor(t *testing.T, what string, is func() bool) {
@@ -433,13 +433,13 @@ const (
 	poorDescriptors = 40
 )
 
-// counted counts the attempts to accept.
-type counted struct {
+// countingListener counts the attempts to accept.
+type countingListener struct {
 	net.Listener
 	tries atomic.Int64
 }
 
-func (c *counted) Accept() (net.Conn, error) {
+func (c *countingListener) Accept() (net.Conn, error) {
 	c.tries.Add(1)
 	return c.Listener.Accept()
 }
@@ -463,7 +463,7 @@ func poorLeader(kind string) error {
 	if kind != "plain" {
 		listener = inOwnThread(ctx, listener, ownTable)
 	}
-	l := &counted{Listener: listener}
+	l := &countingListener{Listener: listener}
 	d.open(ctx, shardSecret, l)
 	defer d.Close()
 	out := json.NewEncoder(os.Stdout)

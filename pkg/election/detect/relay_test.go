@@ -7,7 +7,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
-// Somebody may write a Lease that names his own key and address, and so learn the credential of a standby that
+// Somebody may write a Lease that names their own key and address, and so learn the credential of a standby that
 // connects. It is not valid at any other probe.
 func TestACredentialIsWorthNothingToAnotherLeader(t *testing.T) {
 	leader := openPlain(t, patient)

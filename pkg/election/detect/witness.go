@@ -52,9 +52,9 @@ func (f *following) watchWitness(ctx context.Context, port string) {
 	}
 }
 
-// meetWitness keeps a stream to the witness until it breaks. met reports whether the leader's key answered there; if
+// meetWitness keeps a stream to the witness until it breaks. ok reports whether the leader's key answered there; if
 // not, err says why.
-func (f *following) meetWitness(ctx context.Context, address string) (met bool, err error) {
+func (f *following) meetWitness(ctx context.Context, address string) (ok bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timeout := time.AfterFunc(f.d.handshake, cancel)
@@ -82,21 +82,21 @@ type testimony struct {
 	failed int // attempts in a row that led to no lasting stream
 }
 
-// after takes in how an attempt ended, which was made at began. gone is zero, or the time since when the process is
+// after takes in how an attempt ended, which was made at began. death is zero, or the time since when the process is
 // gone: its stream broke, and now its port refuses. wait is the pause until the next attempt.
-func (t *testimony) after(began, now time.Time, met bool, err error) (gone time.Time, wait time.Duration) {
+func (t *testimony) after(began, now time.Time, met bool, err error) (death time.Time, wait time.Duration) {
 	switch {
 	case met:
 		t.lost = now
 		if now.Sub(began) >= haste {
 			t.failed = 0
-			return gone, hasty
+			return death, hasty
 		} // Else it breaks what it accepts. So it is not dying.
 	case !t.lost.IsZero() && errors.Is(err, syscall.ECONNREFUSED):
-		gone, t.lost = t.lost, time.Time{} // told once: the process may live
+		death, t.lost = t.lost, time.Time{} // told once: the process may live
 	case !t.lost.IsZero() && now.Sub(t.lost) < haste:
-		return gone, hasty
+		return death, hasty
 	}
 	t.failed++
-	return gone, pause(false, 0, t.failed-1)
+	return death, pause(false, 0, t.failed-1)
 }

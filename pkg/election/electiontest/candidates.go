@@ -76,8 +76,8 @@ func (s *Candidates) Ask(name string, ahead time.Duration) {
 	s.commit(watch.Modified, c)
 }
 
-// Answered reports whether the candidate of this name exists and owes no answer.
-func (s *Candidates) Answered(name string) bool {
+// HasAnswered reports whether the candidate of this name exists and owes no answer.
+func (s *Candidates) HasAnswered(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.objects[name]
@@ -317,7 +317,7 @@ func (l leavers) electable(candidates *Candidates) (names []string, again time.D
 		switch {
 		case !left:
 			names = append(names, name)
-		case candidates.Answered(name):
+		case candidates.HasAnswered(name):
 			delete(l, name)
 			names = append(names, name)
 		case len(names) == 0 && time.Now().Before(until):

@@ -276,7 +276,7 @@ func (s *Store) listAll() *coordinationv1.LeaseList {
 
 // after returns the first change after revision. If there is none yet, it returns a channel that is closed at the next
 // change.
-func (s *Store) after(revision int64) (change *Change, grown <-chan struct{}) {
+func (s *Store) after(revision int64) (change *Change, growth <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.history {

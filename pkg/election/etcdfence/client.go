@@ -160,24 +160,24 @@ func (c *client) commit(ctx context.Context, made change, also ...clientv3.Cmp) 
 	return kubernetes.PutResponse{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}, nil
 }
 
-// seen is what keys hold at one revision. Nil: the key is absent.
-type seen struct {
+// snapshot is what keys hold at one revision. Nil: the key is absent.
+type snapshot struct {
 	objects  []*mvccpb.KeyValue
 	revision int64
 }
 
 // look reads what was compared, after a transaction has failed. A Lease that still has the compared revision had it at
 // the time of the transaction, too.
-func (c *client) look(ctx context.Context, keys ...string) (seen, error) {
+func (c *client) look(ctx context.Context, keys ...string) (snapshot, error) {
 	var gets []clientv3.Op
 	for _, key := range keys {
 		gets = append(gets, clientv3.OpGet(key))
 	}
 	resp, err := c.kv.Txn(ctx).Then(gets...).Commit()
 	if err != nil {
-		return seen{}, fmt.Errorf("the write was not made, and etcd does not tell what has changed: %w", err)
+		return snapshot{}, fmt.Errorf("the write was not made, and etcd does not tell what has changed: %w", err)
 	}
-	was := seen{make([]*mvccpb.KeyValue, len(keys)), resp.Header.Revision}
+	was := snapshot{make([]*mvccpb.KeyValue, len(keys)), resp.Header.Revision}
 	for n, got := range resp.Responses {
 		if kvs := got.GetResponseRange().Kvs; len(kvs) > 0 {
 			was.objects[n] = kvs[0]

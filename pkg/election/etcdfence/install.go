@@ -40,8 +40,8 @@ type Config struct {
 	// must be there, or be made as another user, such as the Secret of leader.Config.SecretName. Nil: no user must.
 	// A token that is there is checked, whoever sends it.
 	MustCarry func(user.Info) bool
-	// MayGet reports whether the user in ctx may get the Lease of a token: he is told what it shows when his write
-	// is refused. Nil: nobody is told.
+	// MayGet reports whether the user in ctx may get the Lease of a token: they are told what it shows when their
+	// write is refused. Nil: nobody is told.
 	MayGet func(ctx context.Context, lease fence.Token) bool
 }
 

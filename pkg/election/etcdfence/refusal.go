@@ -21,7 +21,7 @@ var errUnreadable = apierrors.NewInternalError(errors.New("the Lease of the fenc
 type discloseKey struct{}
 
 // WithDisclosure returns a context in which the refusal of a write says what the token's Lease shows, if may allows it.
-// So nobody learns about a Lease that he may not get. The guard itself has no authorizer.
+// So nobody learns about a Lease that they may not get. The guard itself has no authorizer.
 func WithDisclosure(ctx context.Context, may func(context.Context, fence.Token) bool) context.Context {
 	return context.WithValue(ctx, discloseKey{}, may)
 }

@@ -89,7 +89,7 @@ func TestTheStockClientSendsARefusedWriteOnce(t *testing.T) {
 }
 
 // updateAgainst sends an update to a server that always gives the same answer, and returns how often it was asked.
-func updateAgainst(t *testing.T, code int, retryAfter []string, status *metav1.Status) (asked int32, _ error) {
+func updateAgainst(t *testing.T, code int, retryAfter []string, status *metav1.Status) (times int32, _ error) {
 	t.Helper()
 	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -59,11 +59,11 @@ func Transport(source Source) func(http.RoundTripper) http.RoundTripper {
 type transport struct {
 	next   http.RoundTripper
 	source Source
-	last   atomic.Pointer[written] // cached, because most requests have the same token as the one before
+	last   atomic.Pointer[tokenHeader] // cached, because most requests have the same token as the one before
 }
 
-// written is a token and its HeaderValue.
-type written struct {
+// tokenHeader is a token and its HeaderValue.
+type tokenHeader struct {
 	token Token
 	value string
 }
@@ -98,7 +98,7 @@ func (t *transport) value(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.last.Store(&written{token, value})
+	t.last.Store(&tokenHeader{token, value})
 	return value, nil
 }
 

@@ -32,8 +32,8 @@ func (b *body) Close() error {
 	return nil
 }
 
-// send sends a request through a transport with that source. sent is nil if the transport did not send it.
-func send(ctx context.Context, t *testing.T, source Source, method string) (sent *http.Request, of *body, _ error) {
+// send sends a request through a transport with that source. out is nil if the transport did not send it.
+func send(ctx context.Context, t *testing.T, source Source, method string) (out *http.Request, of *body, _ error) {
 	t.Helper()
 	of = &body{Reader: strings.NewReader("{}")}
 	req, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1/", of)

@@ -97,13 +97,13 @@ func numberIn(header string) uint64 {
 // process runs, unless somebody sets GODEBUG in the environment of this process.
 var headersShowLabels = sync.OnceValue(showLabels)
 
-func showLabels() (shown bool) {
+func showLabels() (ok bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(label, "0")))
-		_, shown = pathIn(header())
+		_, ok = pathIn(header())
 	}()
 	<-done
-	return shown
+	return ok
 }

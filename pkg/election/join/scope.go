@@ -161,8 +161,8 @@ func (s *Scope) start(f func()) {
 // before the undo functions that were registered earlier, and once. If the scope has ended already, undo is called
 // before OnEnd returns.
 //
-// Whoever has undone it by himself calls forget, so that a scope which lasts for long does not keep what is over. After
-// undo was called forget does nothing.
+// A caller that has undone it by itself calls forget, so that a scope which lasts for long does not keep what is over.
+// After undo was called forget does nothing.
 func (s *Scope) OnEnd(undo func()) (forget func()) {
 	s.mu.Lock()
 	if s.state != ended {

@@ -42,7 +42,7 @@ func ProveFenced(ctx context.Context, cfg election.Config, held func(why string)
 			verdict = nil
 		case err == nil, apierrors.IsAlreadyExists(err):
 			verdict = fmt.Errorf("leader: Config.Fenced is set, and the server does not check fencing tokens: it answered a dry run in the name of a term that never was with %w. "+
-				"A Regent server checks them, and one with package etcdfence and its Guard.Handler. For any other leave Fenced out, and see SucceedUnfenced", answered(err))
+				"A Regent server checks them, and one with package etcdfence and its Guard.Handler. For any other leave Fenced out, and see SucceedUnfenced", orSuccess(err))
 		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), fence.Header):
 			verdict = fmt.Errorf("leader: Config.Cluster %q: the server checks fencing tokens, and cannot have this Lease: %w", cfg.Cluster, err)
 		// no verdict: the namespace may be made later, and an API may be served later
@@ -61,8 +61,8 @@ func ProveFenced(ctx context.Context, cfg election.Config, held func(why string)
 
 var errSuccess = errors.New("success")
 
-// answered is err, or that there was none.
-func answered(err error) error {
+// orSuccess returns err, or that there was none.
+func orSuccess(err error) error {
 	if err == nil {
 		return errSuccess
 	}

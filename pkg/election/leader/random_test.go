@@ -50,10 +50,10 @@ func TestWhateverFailsAtRandomALeaderWorksOrSaysWhyNotAndEnds(t *testing.T) {
 		p := &program{t, random, store, store.Client(), programtest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 30*time.Second)} //nolint:gosec // a test
 		count := func() int { return registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName) }
 		goroutines, before := 0, count() // of other tests
-		for n := 0; p.job.Began() < *manyTerms; n++ {
+		for n := 0; p.job.Terms() < *manyTerms; n++ {
 			p.live()
 			if t.Failed() {
-				t.Fatalf("process %d, after %d terms", n, p.job.Began())
+				t.Fatalf("process %d, after %d terms", n, p.job.Terms())
 			}
 			synctest.Wait()
 			now, shown := programtest.Goroutines(), count()
@@ -67,7 +67,7 @@ func TestWhateverFailsAtRandomALeaderWorksOrSaysWhyNotAndEnds(t *testing.T) {
 		if p.job.Twice() {
 			t.Error("the works of two terms ran at once")
 		}
-		t.Logf("%d terms", p.job.Began())
+		t.Logf("%d terms", p.job.Terms())
 	})
 }
 

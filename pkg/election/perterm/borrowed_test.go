@@ -126,12 +126,12 @@ func (r recorded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(req)
 }
 
-type counted struct {
+type countingLimiter struct {
 	flowcontrol.RateLimiter
 	n *atomic.Int32
 }
 
-func (c counted) Wait(context.Context) error { c.n.Add(1); return nil }
+func (c countingLimiter) Wait(context.Context) error { c.n.Add(1); return nil }
 
 // "Transport: … it has the credentials and the user agent."
 func TestTheClientsOfATermAreTheProcesss(t *testing.T) {
@@ -140,7 +140,7 @@ func TestTheClientsOfATermAreTheProcesss(t *testing.T) {
 	seen := recorded{mu: &sync.Mutex{}, seen: map[string]string{}}
 	config.UserAgent = "my-operator/1.0"
 	var waits atomic.Int32
-	config.RateLimiter = counted{flowcontrol.NewFakeAlwaysRateLimiter(), &waits}
+	config.RateLimiter = countingLimiter{flowcontrol.NewFakeAlwaysRateLimiter(), &waits}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		r := seen
 		r.next = next

@@ -104,8 +104,9 @@ func (e *unsyncedError) Error() string {
 	return fmt.Sprintf("the cache has not synced %s within %v: see whether the server has it, and whether this account may list and watch it", strings.Join(names, ", "), e.after)
 }
 
-// lent is the cache of a term. It is neither started nor stopped, and forgets the term's event handlers at the end.
-type lent struct {
+// termCache is the cache of a term. It is neither started nor stopped, and forgets the term's event handlers at the
+// end.
+type termCache struct {
 	cache.Cache
 	loan  *loan
 	scope *join.Scope
@@ -120,15 +121,15 @@ type lent struct {
 	undone undone.Undone // by registration of an event handler
 }
 
-func (t *tenancy) cache() *lent {
-	return &lent{
+func (t *tenancy) cache() *termCache {
+	return &termCache{
 		Cache: t.loan.Cache, loan: t.loan, scope: t.scope, over: t.ctx.Done(), fail: t.fail,
 		indexed: map[index]bool{}, asked: map[kind]cache.Informer{},
 	}
 }
 
 // Start returns at the end of the term: the process has started the cache.
-func (*lent) Start(ctx context.Context) error { <-ctx.Done(); return nil }
+func (*termCache) Start(ctx context.Context) error { <-ctx.Done(); return nil }
 
 // look is the pause between two looks at informers that have not synced.
 const look = 5 * time.Millisecond
@@ -137,7 +138,7 @@ const look = 5 * time.Millisecond
 // for is no concern of this one. If one does not sync in time, the term fails. At the end of the term it returns true,
 // as long as ctx goes on: controller-runtime's manager would otherwise wait for ever for its cache, and spin, when it
 // is asked to stop.
-func (l *lent) WaitForCacheSync(ctx context.Context) bool {
+func (l *termCache) WaitForCacheSync(ctx context.Context) bool {
 	deadline, tick := time.NewTimer(l.loan.patience), time.NewTicker(look)
 	defer deadline.Stop()
 	defer tick.Stop()
@@ -159,7 +160,7 @@ func (l *lent) WaitForCacheSync(ctx context.Context) bool {
 }
 
 // unsynced returns the kinds that the term waits for.
-func (l *lent) unsynced() (kinds []kind) {
+func (l *termCache) unsynced() (kinds []kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k, informer := range l.asked {
@@ -171,17 +172,17 @@ func (l *lent) unsynced() (kinds []kind) {
 }
 
 // Get implements client.Reader.
-func (l *lent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (l *termCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	return l.loan.await(ctx, kindOf(obj), func(ctx context.Context) error { return l.Cache.Get(ctx, key, obj, opts...) })
 }
 
 // List implements client.Reader.
-func (l *lent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (l *termCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	return l.loan.await(ctx, kindOf(list), func(ctx context.Context) error { return l.Cache.List(ctx, list, opts...) })
 }
 
 // GetInformer implements cache.Informers.
-func (l *lent) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (i cache.Informer, err error) {
+func (l *termCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (i cache.Informer, err error) {
 	err = l.loan.await(ctx, kindOf(obj), func(ctx context.Context) (err error) {
 		i, err = l.Cache.GetInformer(ctx, obj, opts...)
 		return err
@@ -190,7 +191,7 @@ func (l *lent) GetInformer(ctx context.Context, obj client.Object, opts ...cache
 }
 
 // GetInformerForKind implements cache.Informers.
-func (l *lent) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (i cache.Informer, err error) {
+func (l *termCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (i cache.Informer, err error) {
 	err = l.loan.await(ctx, kind{nil, gvk}, func(ctx context.Context) (err error) {
 		i, err = l.Cache.GetInformerForKind(ctx, gvk, opts...)
 		return err
@@ -198,7 +199,7 @@ func (l *lent) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKi
 	return l.lend(kind{nil, gvk}, i, err)
 }
 
-func (l *lent) lend(k kind, i cache.Informer, err error) (cache.Informer, error) {
+func (l *termCache) lend(k kind, i cache.Informer, err error) (cache.Informer, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -214,11 +215,11 @@ func (l *lent) lend(k kind, i cache.Informer, err error) (cache.Informer, error)
 var errRemoval = errors.New("the informer is the process's, and the next term needs it: remove it from the cache of the process's manager")
 
 // RemoveInformer returns an error.
-func (*lent) RemoveInformer(context.Context, client.Object) error { return errRemoval }
+func (*termCache) RemoveInformer(context.Context, client.Object) error { return errRemoval }
 
 // IndexField adds an index that an earlier term has not added yet, or not to the present informer: the process may have
 // removed the one that had it.
-func (l *lent) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) (err error) {
+func (l *termCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) (err error) {
 	name := index{kindOf(obj), field}
 	l.loan.mu.Lock()
 	defer l.loan.mu.Unlock()
@@ -239,7 +240,7 @@ const indexed = "indexer conflict"
 type informer struct {
 	cache.Informer
 	scope *join.Scope
-	over  <-chan struct{} // as of lent
+	over  <-chan struct{} // as of termCache
 
 	undone *undone.Undone // by registration; of all informers of the term
 }

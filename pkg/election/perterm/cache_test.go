@@ -14,7 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/perterm"
 )
 
-// Who looks at once need not look again: client-go, for controllers, does that only after 100 ms.
+// A handler that looks at once need not look again: client-go, for controllers, does that only after 100 ms.
 func TestAHandlerThatATermAddsToAFullCacheHasSeenIt(t *testing.T) {
 	type look struct {
 		epoch int64

@@ -52,12 +52,12 @@ func TestWhateverFailsAtRandomAManagerWorksOrSaysWhyNotAndEnds(t *testing.T) {
 	}
 	s := newShelf(t)
 	goroutines, shown := 0, 0
-	for n := 0; p.job.Began() < *randomTerms; n++ {
+	for n := 0; p.job.Terms() < *randomTerms; n++ {
 		p.live(t, s)
 		if t.Failed() {
-			t.Fatalf("process %d, after %d terms", n, p.job.Began())
+			t.Fatalf("process %d, after %d terms", n, p.job.Terms())
 		}
-		if p.job.Began() < *randomTerms/2 { // connections are made, and what there is was seen once
+		if p.job.Terms() < *randomTerms/2 { // connections are made, and what there is was seen once
 			goroutines, shown = runtime.NumGoroutine()-forgottenQueues(), series(t)
 			continue
 		}
@@ -69,7 +69,7 @@ func TestWhateverFailsAtRandomAManagerWorksOrSaysWhyNotAndEnds(t *testing.T) {
 	if p.job.Twice() {
 		t.Error("the works of two terms ran at once")
 	}
-	t.Logf("%d terms: %d goroutines and %d series after half of them, %d and %d at the end", p.job.Began(), goroutines, shown, runtime.NumGoroutine(), series(t))
+	t.Logf("%d terms: %d goroutines and %d series after half of them, %d and %d at the end", p.job.Terms(), goroutines, shown, runtime.NumGoroutine(), series(t))
 }
 
 // live is the life of one process.

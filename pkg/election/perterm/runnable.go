@@ -41,17 +41,18 @@ type cluster struct {
 }
 
 // GetCache says that this is a runnable with a cache.
-func (c *cluster) GetCache() cache.Cache { return &awaited{c.of.GetCache(), c.runnable} }
+func (c *cluster) GetCache() cache.Cache { return &boundedCache{c.of.GetCache(), c.runnable} }
 
-// awaited is the cache of a cluster in a term. A manager waits for it without bound, and at the end of the term, too.
-type awaited struct {
+// boundedCache is the cache of a cluster in a term. A manager waits for it without bound, and at the end of the term,
+// too.
+type boundedCache struct {
 	cache.Cache
 	r *runnable
 }
 
 // WaitForCacheSync fails the term if the cache does not sync in time. At the end of the term it returns true, as long
-// as ctx goes on: see lent.
-func (a *awaited) WaitForCacheSync(ctx context.Context) bool {
+// as ctx goes on: see termCache.
+func (a *boundedCache) WaitForCacheSync(ctx context.Context) bool {
 	t := a.r.t
 	bounded, cancel := context.WithTimeout(ctx, t.loan.patience)
 	defer cancel()

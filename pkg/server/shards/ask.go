@@ -61,7 +61,7 @@ func (r *Reader) Peers() map[string]bool {
 	r.mu.Unlock()
 	heard := map[string]bool{}
 	for _, name := range names {
-		heard[name] = r.shards.Contact.Heard(name)
+		heard[name] = r.shards.Contact.Hears(name)
 	}
 	return heard
 }

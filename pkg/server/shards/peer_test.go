@@ -93,7 +93,7 @@ func TestAShardThatSaysNonsenseIsNotHeard(t *testing.T) {
 					t.Fatalf("it was asked only %d times", there.requests.Load())
 				}
 			}
-			if shards.Contact.Heard("eu1") {
+			if shards.Contact.Hears("eu1") {
 				t.Error("it is heard")
 			}
 			if got := shards.Workspaces.Page("eu1", clusters.Key{}, 10); len(got) > 0 {

@@ -87,11 +87,11 @@ func value(m *dto.Metric) float64 {
 // Interval is what has changed between two readings of one replica.
 type Interval struct{ Before, After Reading }
 
-// Lasted is how long it was.
-func (i Interval) Lasted() time.Duration { return i.After.At.Sub(i.Before.At) }
+// Duration is how long it was.
+func (i Interval) Duration() time.Duration { return i.After.At.Sub(i.Before.At) }
 
-// Grown is by how much a counter has grown. After a restart of the replica it is what there is since.
-func (i Interval) Grown(name string, where Where) float64 {
+// Growth is by how much a counter has grown. After a restart of the replica it is what there is since.
+func (i Interval) Growth(name string, where Where) float64 {
 	after := i.After.Sum(name, where)
 	if before := i.Before.Sum(name, where); before <= after {
 		return after - before
@@ -101,10 +101,10 @@ func (i Interval) Grown(name string, where Where) float64 {
 
 // Rate is by how much a counter has grown in a second.
 func (i Interval) Rate(name string, where Where) float64 {
-	if i.Lasted() <= 0 {
+	if i.Duration() <= 0 {
 		return 0
 	}
-	return i.Grown(name, where) / i.Lasted().Seconds()
+	return i.Growth(name, where) / i.Duration().Seconds()
 }
 
 // Quantile estimates a quantile of what a histogram has observed, and how many observations there were. The estimate is

@@ -44,7 +44,7 @@ func TestAQuantileIsTheBoundOfItsBucket(t *testing.T) {
 func TestACounterThatFellWasSetBack(t *testing.T) {
 	i := interval(t)
 	i.Before, i.After = i.After, i.Before
-	if got := i.Grown("apiserver_request_total", ask.Is("verb", "POST")); got != 10 {
+	if got := i.Growth("apiserver_request_total", ask.Is("verb", "POST")); got != 10 {
 		t.Errorf("grown by %v", got)
 	}
 	if got, n := i.Quantile("etcd_request_duration_seconds", 0.5, nil); got != 5*time.Millisecond || n != 100 {

@@ -98,7 +98,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !p.open.begin() {
 		return // the connection is about to be closed
 	}
-	defer p.open.done()
+	defer p.open.finish()
 	// Another page could have its own name lead to this address, and ask as if this were its server.
 	if req.Host != p.host {
 		http.Error(w, "open the page at http://"+p.host, http.StatusMisdirectedRequest)

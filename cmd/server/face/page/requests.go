@@ -9,7 +9,7 @@ type requests struct {
 	open     sync.WaitGroup
 }
 
-// begin reports whether a request may begin. If so, it must call done.
+// begin reports whether a request may begin. If so, it must call finish.
 func (r *requests) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -19,7 +19,7 @@ func (r *requests) begin() bool {
 	return !r.isClosed
 }
 
-func (r *requests) done() { r.open.Done() }
+func (r *requests) finish() { r.open.Done() }
 
 // end lets no request begin any more, and waits for those that have.
 func (r *requests) end() {

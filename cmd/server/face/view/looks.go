@@ -58,7 +58,7 @@ func (x *patient) etcdLatency() {
 // not see.
 func (x *patient) etcdSpace() {
 	const answers = "grpc_client_handled_total"
-	full := x.Metrics.Grown(answers, ask.Is("grpc_code", "ResourceExhausted"))
+	full := x.Metrics.Growth(answers, ask.Is("grpc_code", "ResourceExhausted"))
 	corrupt := x.Metrics.After.Sum(answers, ask.Is("grpc_code", "DataLoss"))
 	if !x.check("alarms of etcd", full == 0 && corrupt == 0, "%d answers \"resource exhausted\" while it was watched, %d \"data loss\" since its start", int(full), int(corrupt)) {
 		severity, what := status.Critical, fmt.Sprintf("etcd refuses writes of replica %s: it is out of space (alarm NOSPACE), or asked for too much.", x.Name)
@@ -87,7 +87,7 @@ func (x *patient) descriptors() {
 
 func (x *patient) renewals() {
 	name := "leader_election_slowpath_total"
-	grown := x.Metrics.Grown(name, nil)
+	grown := x.Metrics.Growth(name, nil)
 	if !x.check("renewals", grown == 0, "%d repeated while it was watched, %d since its start", int(grown), int(x.Metrics.After.Sum(name, nil))) {
 		x.add(status.Notice, "renewals-repeated", fmt.Sprintf("Replica %s had to repeat renewals of its lease: somebody else writes the Lease, or etcd is slow.", x.Name),
 			"See who writes it:", "$ kubectl --context system:admin get lease -n kube-system regent-controllers -o yaml --show-managed-fields")
@@ -98,13 +98,13 @@ func (x *patient) fencing() {
 	const refused = "regent_fencing_refused_total"
 	var grows []string
 	for _, cause := range []string{"deposed", "released", "deleted", "missing"} {
-		if n := x.Metrics.Grown(refused, ask.Is("cause", cause)); n > 0 {
+		if n := x.Metrics.Growth(refused, ask.Is("cause", cause)); n > 0 {
 			grows = append(grows, fmt.Sprintf("%d %s", int(n), cause))
 		}
 	}
-	unfenced := x.Metrics.Grown("regent_fencing_unfenced_writes_total", ask.Is("user", "system:regent:leader"))
+	unfenced := x.Metrics.Growth("regent_fencing_unfenced_writes_total", ask.Is("user", "system:regent:leader"))
 	total := int(x.Metrics.After.Sum(refused, nil))
-	if !x.check("fencing", len(grows) == 0 && unfenced == 0, "%d refused while it was watched, %d since its start", int(x.Metrics.Grown(refused, nil)), total) {
+	if !x.check("fencing", len(grows) == 0 && unfenced == 0, "%d refused while it was watched, %d since its start", int(x.Metrics.Growth(refused, nil)), total) {
 		what := fmt.Sprintf("Replica %s refuses writes of terms that are over, or without a token: %s.", x.Name, strings.Join(grows, ", "))
 		if len(grows) == 0 {
 			what = fmt.Sprintf("Controllers of replica %s write without a fencing token.", x.Name)
@@ -115,7 +115,7 @@ func (x *patient) fencing() {
 }
 
 func (x *patient) refusals() {
-	requests, connections := x.Metrics.Grown("regent_requests_refused_total", nil), x.Metrics.Grown("regent_api_connections_refused_total", nil)
+	requests, connections := x.Metrics.Growth("regent_requests_refused_total", nil), x.Metrics.Growth("regent_api_connections_refused_total", nil)
 	if !x.check("refused requests", requests == 0 && connections == 0, "%d requests and %d connections while it was watched", int(requests), int(connections)) {
 		x.add(status.Warning, "refused-requests", fmt.Sprintf("Replica %s answers requests with 429, or refuses connections: %d and %d while it was watched.", x.Name, int(requests), int(connections)),
 			"Its log names the tenant or the client. See whether CPUs are idle meanwhile: then raise the limit (docs/OPERATIONS.md#limits).", "$ regent top -o wide")
@@ -123,7 +123,7 @@ func (x *patient) refusals() {
 }
 
 func (x *patient) quotas() {
-	if grown := x.Metrics.Grown("regent_quota_refused_total", nil); !x.check("quotas", grown == 0, "%d writes refused while it was watched", int(grown)) {
+	if grown := x.Metrics.Growth("regent_quota_refused_total", nil); !x.check("quotas", grown == 0, "%d writes refused while it was watched", int(grown)) {
 		x.add(status.Notice, "quota", fmt.Sprintf("Replica %s refuses writes, because their logical clusters are full.", x.Name), "The quotas are flags, and annotations of a LogicalCluster (docs/ACCESS.md#quotas).")
 	}
 }

@@ -49,14 +49,14 @@ func (f *fair[K]) push(name string, k K) {
 		f.groups[name] = g
 	}
 	g.keys = append(g.keys, k)
-	f.counted(g, 1)
+	f.recount(g, 1)
 }
 
 // leave says that a key of a group does not wait here any more.
-func (f *fair[K]) leave(name string) { f.counted(f.groups[name], -1) }
+func (f *fair[K]) leave(name string) { f.recount(f.groups[name], -1) }
 
-// counted moves a group to where it belongs after keys of it have come or left.
-func (f *fair[K]) counted(g *group[K], n int) {
+// recount moves a group to where it belongs after keys of it have come or left.
+func (f *fair[K]) recount(g *group[K], n int) {
 	f.count += n
 	g.count += n
 	switch {
@@ -124,12 +124,12 @@ func (f *fair[K]) pop(allowed func(busy int) bool, left func(K) bool) (k K, of *
 	of.busy++
 	f.active[of] = true
 	f.charge(of, charged)
-	f.counted(of, -1)
+	f.recount(of, -1)
 	return k, of, charged
 }
 
-// done takes back a key that has cost some time, and for which something was charged already.
-func (f *fair[K]) done(g *group[K], took, charged time.Duration) {
+// finish takes back a key that has cost some time, and for which something was charged already.
+func (f *fair[K]) finish(g *group[K], took, charged time.Duration) {
 	took = max(took, leastCost)
 	g.last = took
 	f.busy--

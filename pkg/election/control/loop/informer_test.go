@@ -139,7 +139,7 @@ func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
 	})
 }
 
-// Who forgets to start an informer, or asks a factory for it after its start, is told.
+// A program that forgets to start an informer, or asks a factory for it after its start, is told.
 // A term with such a controller would go on without its work.
 func TestAnInformerThatDoesNotRunIsToldAndEndsTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

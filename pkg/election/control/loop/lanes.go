@@ -43,15 +43,15 @@ type lanes[K comparable] struct {
 	// order has the keys of each lane.
 	order [swept + 1]*fair[K]
 	// working has the keys that are being worked on.
-	working map[K]taken[K]
+	working map[K]job[K]
 	// returned counts the keys of each lane that have been worked on.
 	returned [swept + 1]uint64
 	// turns counts the fresh keys that were taken while swept ones waited.
 	turns int
 }
 
-// taken is a key that is being worked on.
-type taken[K comparable] struct {
+// job is a key that is being worked on.
+type job[K comparable] struct {
 	from    lane
 	of      *group[K]
 	charged time.Duration
@@ -60,7 +60,7 @@ type taken[K comparable] struct {
 
 func newLanes[K comparable](workers, limit int) *lanes[K] {
 	return &lanes[K]{
-		workers: workers, limit: limit, wanted: map[K]lane{}, queued: map[K]lane{}, working: map[K]taken[K]{},
+		workers: workers, limit: limit, wanted: map[K]lane{}, queued: map[K]lane{}, working: map[K]job[K]{},
 		order: [swept + 1]*fair[K]{newFair[K](), newFair[K]()},
 	}
 }
@@ -150,7 +150,7 @@ func (l *lanes[K]) Pop() K {
 		return !ok || in != from // it has changed lanes
 	})
 	delete(l.queued, k)
-	l.working[k] = taken[K]{from, of, charged, time.Now()}
+	l.working[k] = job[K]{from, of, charged, time.Now()}
 	return k
 }
 
@@ -161,14 +161,14 @@ func (l *lanes[K]) of(k K) lane {
 	return l.working[k].from
 }
 
-// done says that a key is not worked on any more, and returns the lane that it was taken from. It must be called
+// finish says that a key is not worked on any more, and returns the lane that it was taken from. It must be called
 // before the queue's Done: the worker that asks the queue next may then take a swept key.
-func (l *lanes[K]) done(k K) lane {
+func (l *lanes[K]) finish(k K) lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.working[k]
 	delete(l.working, k)
-	l.order[t.from].done(t.of, time.Since(t.since), t.charged)
+	l.order[t.from].finish(t.of, time.Since(t.since), t.charged)
 	l.returned[t.from]++
 	return t.from
 }

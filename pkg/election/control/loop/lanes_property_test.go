@@ -101,13 +101,13 @@ func TestLanesLoseNothingAndKeepTheirOrder(t *testing.T) {
 				slices.Sort(keys)
 				k := rapid.SampledFrom(keys).Draw(t, "key")
 				delete(busy, k)
-				l.done(k)
+				l.finish(k)
 				q.Done(k)
 			},
 		})
 		for len(due)+len(busy) > 0 {
 			for k := range busy {
-				l.done(k)
+				l.finish(k)
 				q.Done(k)
 			}
 			clear(busy)

@@ -199,7 +199,7 @@ func (l *Loop[K]) end() {
 		if shutdown {
 			return
 		}
-		l.lanes.done(k)
+		l.lanes.finish(k)
 		queue.Done(k)
 	}
 }
@@ -290,7 +290,7 @@ func tells(failures int) bool { return failures&(failures-1) == 0 }
 
 // finish takes back a key that a worker has taken.
 func (l *Loop[K]) finish(ctx context.Context, k K) {
-	if l.lanes.done(k) == swept && ctx.Err() == nil {
+	if l.lanes.finish(k) == swept && ctx.Err() == nil {
 		l.tellSweep(ctx)
 	}
 }

@@ -191,8 +191,8 @@ func (c *child) begin(ctx context.Context, m moment, i *instance, code func(cont
 	return &work{ctx: ctx, moment: m, began: time.Now(), ended: ended}
 }
 
-// await returns when the code has ended. done is false for a constructor that has made a controller.
-func (c *child) await(w *work) (done, again bool, pause time.Duration) {
+// await returns when the code has ended. over is false for a constructor that has made a controller.
+func (c *child) await(w *work) (over, again bool, pause time.Duration) {
 	defer c.watch(nil)
 	aborted, overdue := w.ctx.Done(), (<-chan time.Time)(nil)
 	for {

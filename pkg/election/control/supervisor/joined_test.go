@@ -83,7 +83,7 @@ func TestAStuckControllerIsJoinedBeforeItIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Who ends the process does not wait for the others: one of them may never stop.
+// The controller that ends the process does not wait for the others: one of them may never stop.
 func TestAnExitIsToldAtOnce(t *testing.T) {
 	for name, ending := range map[string]bool{"in the term": false, "while it drains": true} {
 		t.Run(name, func(t *testing.T) {

@@ -105,7 +105,7 @@ func (l *Leader[D]) Lead(ctx context.Context, term election.Term, deps D) error 
 		}
 	}
 	err := Run(ctx, l.set, deps, cfg)
-	l.remember(err, cfg.Tolerated, clock.lasted())
+	l.remember(err, cfg.Tolerated, clock.duration())
 	return ofTerm(err, predecessors)
 }
 
@@ -169,7 +169,7 @@ func newTermClock(ctx context.Context) (*termClock, func() bool) {
 	})
 }
 
-func (c *termClock) lasted() time.Duration {
+func (c *termClock) duration() time.Duration {
 	if at := c.ended.Load(); at != nil {
 		return at.Sub(c.began)
 	}

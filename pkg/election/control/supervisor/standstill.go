@@ -16,7 +16,7 @@ type standstill struct{ fresh, swept stallClock }
 // it does not, for how long one group alone has held it, and which one.
 //
 // One group alone is no proof that the controller hangs: perhaps it waits for that tenant's machine. Two groups are.
-func (s *standstill) observe(h control.Health, elapsed time.Duration, reachable bool) (idle, held time.Duration, by string) {
+func (s *standstill) observe(h control.Health, elapsed time.Duration, reachable bool) (idle, alone time.Duration, by string) {
 	if !reachable {
 		elapsed = 0
 	}

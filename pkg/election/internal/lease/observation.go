@@ -72,12 +72,12 @@ type signsOfLife struct {
 // next returns the observation after lease was seen at revision; nil means that there was no Lease. news is false if
 // revision is not newer than what is known.
 func (o Observation) next(lease *coordinationv1.Lease, revision string, now time.Time) (_ Observation, news bool) {
-	if o.Known() {
+	if o.IsKnown() {
 		if order, err := resourceversion.CompareResourceVersion(revision, o.Revision); err == nil && order <= 0 {
 			return o, false
 		}
 	}
-	if o.Known() && o.Lease == nil && lease == nil {
+	if o.IsKnown() && o.Lease == nil && lease == nil {
 		o.Revision = revision
 		return o, false
 	}
@@ -92,7 +92,7 @@ func (o Observation) after(lease *coordinationv1.Lease, revision string, now tim
 		seen.Mode = mode
 	}
 	seen.Before, seen.Past = o.Highest, o.pastAt(seen, now)
-	if o.Known() {
+	if o.IsKnown() {
 		before, after := o.signs(), seen.signs()
 		if before == after {
 			seen.Since = o.Since
@@ -105,8 +105,8 @@ func (o Observation) after(lease *coordinationv1.Lease, revision string, now tim
 	return seen
 }
 
-// Known reports whether anything was seen yet.
-func (o Observation) Known() bool { return o.Revision != "" }
+// IsKnown reports whether anything was seen yet.
+func (o Observation) IsKnown() bool { return o.Revision != "" }
 
 // Holder returns the holder identity; empty if nobody holds the lease.
 func (o Observation) Holder() string { return holderOf(o.Lease) }

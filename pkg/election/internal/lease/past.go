@@ -52,7 +52,7 @@ func (p Past) is(other Past) bool { return p.Epoch == other.Epoch && p.Holder ==
 func (o Observation) pastAt(seen Observation, now time.Time) []Past {
 	before, after := o.signs(), seen.signs()
 	before.renewed = after.renewed
-	if o.Known() && before == after {
+	if o.IsKnown() && before == after {
 		return o.Past
 	}
 	left := leftOn(seen.Lease)
@@ -95,14 +95,14 @@ func (o Observation) ended(seen Observation, left Past, now time.Time) (p Past, 
 const deposed = "deposed"
 
 // leftOn returns what a Lease without a holder says of its last term; zero if it says nothing.
-func leftOn(lease *coordinationv1.Lease) (left Past) {
+func leftOn(lease *coordinationv1.Lease) (past Past) {
 	before := PredecessorOf(lease)
 	if before.Holder != "" || before.Last == nil {
 		return Past{}
 	}
-	left = *before.Last
-	if left.Reason == "" {
-		left.Reason = before.LastStepDown
+	past = *before.Last
+	if past.Reason == "" {
+		past.Reason = before.LastStepDown
 	}
-	return left
+	return past
 }

@@ -89,7 +89,7 @@ func PresenceOf(lease *coordinationv1.Lease) Presence {
 }
 
 // saidPresence returns what PresenceOf does, and whether the holder says anything.
-func saidPresence(lease *coordinationv1.Lease) (_ Presence, said bool) {
+func saidPresence(lease *coordinationv1.Lease) (_ Presence, ok bool) {
 	p, some := PresenceOn(lease)
 	if !some || p.Holder != holderOf(lease) {
 		return Presence{}, false

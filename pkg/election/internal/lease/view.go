@@ -99,10 +99,10 @@ func (v *View) report(before, now Observation) {
 	was, is := before.signs(), now.signs()
 	was.renewed, is.renewed = 0, 0
 	switch {
-	case before.Known() && was == is:
+	case before.IsKnown() && was == is:
 	case now.Holder() != "" && v.ours(now.Holder()):
 		v.logger.V(6).Info("Saw an identity of this process on the Lease", "epoch", now.Epoch(), "holder", now.Holder())
-	case now.Lease == nil && before.Known():
+	case now.Lease == nil && before.IsKnown():
 		v.logger.Info("Leader changed", "reason", "the Lease was deleted", "epoch", before.Epoch(), "from", before.Holder(), "to", "")
 	case now.Lease == nil:
 		v.logger.V(2).Info("There is no Lease yet")

@@ -91,7 +91,7 @@ func (w *Watcher) watch(ctx context.Context) (watched bool, err error) {
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
-		w.unread.failed(logger, began, err, read, before.Known())
+		w.unread.failed(logger, began, err, read, before.IsKnown())
 		return false, err
 	case err != nil:
 		return false, err

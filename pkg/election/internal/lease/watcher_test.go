@@ -30,8 +30,8 @@ func TestAWatcherShowsWhatIsWrittenUntilItsContextEnds(t *testing.T) {
 		shows := func(when, holder string) {
 			t.Helper()
 			synctest.Wait()
-			if seen, _ := view.Latest(); !seen.Known() || seen.Holder() != holder {
-				t.Errorf("%s: known %t, holder %q, want %q", when, seen.Known(), seen.Holder(), holder)
+			if seen, _ := view.Latest(); !seen.IsKnown() || seen.Holder() != holder {
+				t.Errorf("%s: known %t, holder %q, want %q", when, seen.IsKnown(), seen.Holder(), holder)
 			}
 		}
 		shows("there is none", "")

@@ -76,8 +76,8 @@ func (j *Job) Mend(so bool) {
 	j.mended = so
 }
 
-// Began returns how many terms there were.
-func (j *Job) Began() int {
+// Terms returns how many terms there were.
+func (j *Job) Terms() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.began

@@ -25,7 +25,7 @@ func TestACacheThatIsBehindOnesOwnWriteIsWaitedFor(t *testing.T) {
 		"no version": {at(""), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var w written
+			var w writes
 			if w.unseen("x", at("1")) {
 				t.Error("nothing was written")
 			}

@@ -10,16 +10,16 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// written knows what this controller has written and its cache does not show yet. The events of a new cluster's
+// writes knows what this controller has written and its cache does not show yet. The events of a new cluster's
 // namespaces come before that of its status: without this, half of all new clusters were written a second time, in
 // vain.
-type written struct {
+type writes struct {
 	mu       sync.Mutex
 	versions map[logicalcluster.Name]string
 }
 
 // add takes note of the server's answer to a write.
-func (w *written) add(lc *corev1alpha1.LogicalCluster) {
+func (w *writes) add(lc *corev1alpha1.LogicalCluster) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.versions == nil {
@@ -30,7 +30,7 @@ func (w *written) add(lc *corev1alpha1.LogicalCluster) {
 
 // unseen reports whether a later state of the cluster was written than the cached one, which is nil if there is none.
 // The event of that write is still to come, and queues the cluster again.
-func (w *written) unseen(cluster logicalcluster.Name, cached *corev1alpha1.LogicalCluster) bool {
+func (w *writes) unseen(cluster logicalcluster.Name, cached *corev1alpha1.LogicalCluster) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	version, ok := w.versions[cluster]
