@@ -58,8 +58,11 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 	if missing := undefined(); len(missing) > 0 {
 		t.Fatalf("run `make generate`: there are no OpenAPI definitions of %q", missing)
 	}
-	reader := &Reader{}
-	if err := Install(server, NewRESTOptionsGetter(client), reader); err != nil {
+	stored, err := Open(NewRESTOptionsGetter(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stored.Install(server); err != nil {
 		t.Fatal(err)
 	}
 	prepared := server.PrepareRun()
@@ -77,7 +80,7 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 			t.Error(err)
 		}
 	})
-	s := &shard{url: listener.URL, storage: client, reader: reader}
+	s := &shard{url: listener.URL, storage: client, reader: stored.Reader()}
 	s.waitReady(t)
 	return s
 }
