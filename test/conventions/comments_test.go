@@ -45,7 +45,7 @@ func TestNoCommentIsWiderThanAScreen(t *testing.T) {
 // Nor is a line of prose in the pages: `make fmt` wraps it. Tables, code, headings, HTML, definitions of links and
 // lines with tabs may be wide, and so may a word that cannot be broken, as a span of code.
 func TestNoProseIsWiderThanAScreen(t *testing.T) {
-	free := regexp.MustCompile("^ *(?:#+ |\\||>|<[a-zA-Z/!]|\\[[^\\]]+\\]: )|\\t")
+	free := regexp.MustCompile(`^ *(?:#+ |\||>|<[a-zA-Z/!]|\[[^\]]+\]: )|\t`)
 	span := regexp.MustCompile("`[^`]*`")
 	for _, page := range pages(t) {
 		content := string(readFile(t, page))
