@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -41,13 +42,15 @@ func serve(run func(context.Context) error) error {
 }
 
 // untilSignal returns a context that ends at the first SIGTERM or SIGINT, or when the parent process has ended. A
-// second signal ends the process at once. The returned function releases the signals.
+// second signal ends the process at once. The returned function releases the signals, and returns when nothing waits
+// for them any more.
 func untilSignal(parent context.Context, parentEnded <-chan struct{}) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	done := make(chan struct{})
-	go func() {
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
 		select {
 		case s := <-signals:
 			klog.FromContext(ctx).Info("Stopping", "signal", s.String())
@@ -65,10 +68,11 @@ func untilSignal(parent context.Context, parentEnded <-chan struct{}) (context.C
 			os.Exit(exitFailure)
 		case <-done:
 		}
-	}()
+	})
 	return ctx, func() {
 		signal.Stop(signals)
 		close(done)
+		waiting.Wait()
 		cancel(nil)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -79,7 +80,7 @@ func (f *wsFlags) open() (*kubeconfig, error) {
 		return nil, err
 	}
 	if f.admin.server != "" {
-		k.place.Base = f.admin.server
+		k.place.Base = strings.TrimSuffix(f.admin.server, "/")
 	}
 	rest, err := clientcmd.NewNonInteractiveClientConfig(*config, k.context, nil, rules).ClientConfig()
 	if err != nil {
@@ -252,7 +253,11 @@ func newWSTree(f *wsFlags) *cobra.Command {
 			if root.Fault != nil {
 				return root.Fault
 			}
-			return view.WorkspaceTree(cmd.OutOrStdout(), view.Look{Format: view.Table, Now: time.Now(), Colour: isTerminal(cmd.OutOrStdout())}, root)
+			look := view.Look{Format: view.Table, Now: time.Now(), Colour: isTerminal(cmd.OutOrStdout())}
+			if err := view.WorkspaceTree(cmd.OutOrStdout(), look, root); err != nil || ctx.Err() == nil {
+				return err
+			}
+			return fmt.Errorf("%w, before all workspaces were asked what is in them: begin further down, or wait longer", context.Cause(ctx))
 		}),
 		ValidArgsFunction: f.completePath,
 	}

@@ -2,6 +2,7 @@ package workspaces
 
 import (
 	"context"
+	"errors"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
@@ -21,6 +22,9 @@ type Node struct {
 	Fault error
 }
 
+// ErrNotAsked is the Fault of a workspace if the context has ended before it was asked.
+var ErrNotAsked = errors.New("not asked")
+
 // Tree returns a workspace with all those below it. One that cannot be asked is there with a fault, and the others are
 // complete.
 func (c *Client) Tree(ctx context.Context, path logicalcluster.Path) *Node {
@@ -31,7 +35,7 @@ func (c *Client) Tree(ctx context.Context, path logicalcluster.Path) *Node {
 		asking.SetLimit(atOnce)
 		for node, path := range level {
 			asking.Go(func() error {
-				node.add(c.List(ctx, path))
+				c.ask(ctx, node, path)
 				return nil
 			})
 		}
@@ -45,6 +49,15 @@ func (c *Client) Tree(ctx context.Context, path logicalcluster.Path) *Node {
 		level = next
 	}
 	return root
+}
+
+// ask finds out what is in a workspace, unless ctx has ended.
+func (c *Client) ask(ctx context.Context, node *Node, path logicalcluster.Path) {
+	if ctx.Err() != nil {
+		node.Fault = ErrNotAsked
+		return
+	}
+	node.add(c.List(ctx, path))
 }
 
 func (n *Node) add(found []tenancyv1alpha1.Workspace, fault error) {

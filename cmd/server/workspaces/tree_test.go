@@ -1,6 +1,7 @@
 package workspaces
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -49,5 +50,24 @@ func TestATreeIsCompleteButForWhatCannotBeAsked(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got:\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// Of a hundred thousand workspaces not all can be asked in time: what is known is shown, and the rest says so.
+func TestATreeEndsInTime(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	asks := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asks++
+		stop() // after the first answer
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"WorkspaceList","apiVersion":"tenancy.kcp.io/v1alpha1","metadata":{},"items":[]}`))
+	}))
+	defer server.Close()
+	root := NewClient(&rest.Config{Host: server.URL, QPS: -1}, Place{Base: server.URL}).Tree(ctx, logicalcluster.NewPath("root"))
+	again := NewClient(&rest.Config{Host: server.URL, QPS: -1}, Place{Base: server.URL}).Tree(ctx, logicalcluster.NewPath("root"))
+	if asks != 1 || root.Fault == nil && len(root.Nodes) > 0 || again.Fault != ErrNotAsked {
+		t.Errorf("%d questions, then %v", asks, again.Fault)
 	}
 }
