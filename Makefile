@@ -277,7 +277,7 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 # Modules of their own are among them, with the versions in which all is compiled already.
 mutated = ./pkg/server/storage ./pkg/election $(addprefix ./pkg/election/,internal/lease control/supervisor control fence leader clientgo join detect perterm etcdfence)
 .PHONY: mutate
-mutate: ## break the product on purpose, one change at a time, and tell which the tests let pass: docs/MUTATION.md (N=changes of each package, SEED=which, MUTATE=packages)
+mutate: ## break the product on purpose, one change at a time, and tell which the tests let pass: docs/TESTS.md (N=changes of each package, SEED=which, MUTATE=packages)
 	GOWORK=$(CURDIR)/test/libraries.work $(GO) run ./test/tools/mutate -go '$(GO)' -n $(or $(N),40) -seed $(or $(SEED),1) $(or $(MUTATE),$(mutated))
 
 .PHONY: clean

@@ -41,7 +41,7 @@ func TestDocumentedMetricsAndEventsExist(t *testing.T) {
 	for _, file := range productFiles(t, "../../pkg") {
 		code.Write(readFile(t, file))
 	}
-	operations := string(readFile(t, "../../docs/OPERATIONS.md")) + string(readFile(t, "../../docs/SHARDS.md"))
+	operations := string(readFile(t, "../../docs/OPERATIONS.md")) + string(readFile(t, "../../docs/SHARDS.md")) + string(readFile(t, "../../docs/CERTIFICATES.md"))
 	metrics := regexp.MustCompile("`((?:regent|leader)_[a-z_]+)").FindAllStringSubmatch(operations, -1)
 	events := regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)`").FindAllStringSubmatch(operations, -1)
 	if len(metrics) < 10 || len(events) < 5 {

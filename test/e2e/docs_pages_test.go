@@ -14,6 +14,7 @@ type block struct {
 	page, heading string
 	language      string
 	text          string
+	file          string // which file the page says to put it into
 }
 
 // String names a block: "docs/CLI.md ## status: regent status -o json".
@@ -64,6 +65,7 @@ var (
 	headline   = regexp.MustCompile(`^#+ `)
 	listed     = regexp.MustCompile(`^([-*]|\d+\.) `)
 	inTheText  = regexp.MustCompile("`((?:regent|kubectl) [^`]+)`")
+	putInto    = regexp.MustCompile("Put this into `([\\w.]+)`")
 	pagesOfAll = []string{"../../README.md", "../../docs/*.md", "../../docs/*/*.md"}
 	// runbooks are the pages on which commands in the text are for operators to type, too.
 	runbooks = []string{"docs/OPERATIONS.md", "docs/reference/alerts.md"}
@@ -105,11 +107,13 @@ func blocksOf(t *testing.T, page, content string) (blocks []block) {
 				t.Errorf("%s %s: a block of code is in %q: say which language it is in, one of %q", page, at.heading, at.language, languages)
 			}
 		case match != nil:
-			open, blocks = false, append(blocks, at)
+			open, blocks, at.file = false, append(blocks, at), ""
 		case open:
 			at.text += strings.TrimPrefix(line, indent) + "\n"
 		case headline.MatchString(line):
 			at.heading = line
+		case putInto.MatchString(line):
+			at.file = putInto.FindStringSubmatch(line)[1]
 		case strings.HasPrefix(line, "    ") && blank && !inList:
 			t.Errorf("%s %s: %q is indented: put code between lines of three backquotes, and say its language", page, at.heading, line)
 		case slices.Contains(runbooks, page):

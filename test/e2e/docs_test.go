@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,10 +77,11 @@ type reader struct {
 
 func newReader(t *testing.T, tour tour) *reader {
 	t.Helper()
-	faulty, tools := harness.Program(t, "faulty"), harness.Program(t, "etcdctl")
+	faulty, tools, issuer := harness.Program(t, "faulty"), harness.Program(t, "etcdctl"), harness.Program(t, "issuer")
 	r := &reader{t: t, tour: tour, dev: startDev(t, tour.ports, tour.flags...), clone: t.TempDir(), ports: harness.FreePorts(t, 3)}
 	for name, file := range map[string]string{
-		".regent": r.dev.root, "bin/regent": harness.Binary("regent"), "bin/kubectl": harness.Binary("kubectl"), "bin/faulty": faulty, "bin/etcdctl": tools, "bin/etcdutl": tools,
+		".regent": r.dev.root, "bin/regent": harness.Binary("regent"), "bin/kubectl": harness.Binary("kubectl"), "bin/faulty": faulty,
+		"bin/etcdctl": tools, "bin/etcdutl": tools, "bin/issuer": issuer,
 	} {
 		link := filepath.Join(r.clone, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(file, link)); err != nil {
@@ -102,10 +104,13 @@ func (r *reader) read(b block) {
 		r.told = append(r.told, entry)
 		r.pressEnter()
 	}
+	if entry, ok := isOneOf(slices.Collect(maps.Keys(r.tour.again)), b); ok {
+		r.again(r.tour.again[entry])
+	}
 	because, _ := reason(notRun, b)
 	_, endless := isOneOf(r.tour.background, b)
 	switch {
-	case strings.HasPrefix(b.text, "apiVersion:") && b.language == "yaml":
+	case b.file != "":
 		r.write(b)
 	case b.language == "text" && because == "":
 		harness.Eventually(r.t, fmt.Sprintf("regent dev says what %s shows", b), func() bool { return unlike(strings.Split(b.text, "\n"), r.dev.text()) == "" })
@@ -124,10 +129,18 @@ func installed(program string) bool {
 	return err == nil
 }
 
-// write writes a manifest to the file that the next block applies.
+// again starts regent dev again, with a flag of its replicas more.
+func (r *reader) again(flag string) {
+	r.t.Helper()
+	r.dev.stop()
+	r.dev.flags = append(r.dev.flags, "--", strings.ReplaceAll(flag, "$PWD", r.clone))
+	r.dev.start()
+}
+
+// write writes a block to the file into which it is to be put.
 func (r *reader) write(b block) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.clone, "team.yaml"), []byte(b.text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.clone, b.file), []byte(r.here(b.text)), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -214,6 +227,7 @@ func (r *reader) here(script string) string {
 	replace(`=\.\.\./`, "="+r.clone+"/")
 	replace(`--etcd-servers=\.\.\.`, "--root-directory=other")
 	replace(`0\.0\.0\.0 --secure-port=6443`, "127.0.0.1 --secure-port="+strconv.Itoa(r.ports[map[bool]int{true: 1}[strings.Contains(script, "regent front")]]))
+	replace(`127\.0\.0\.1:6470`, url(r.ports[2]))
 	replace(`--secure-port=6460`, "--secure-port="+strconv.Itoa(r.ports[2]))
 	replace(`/var/lib/regent/f1.json`, "f1.json")
 	replace(`shard=eu1'`, "shard=root'")

@@ -10,7 +10,9 @@
 //
 // A request whose client reads its answer slowly has no places while it waits for it (seat.go): it takes no CPU then.
 //
-// docs/ACCESS.md says why upstream's priority and fairness does not do.
+// Upstream's filter is used, and its queues are not: they have no level above the users of a tenant, keep nothing free
+// for the next one, and take a list for as large as what all clusters have. This rule is that of switches whose ports
+// share a memory (Choudhury and Hahne, dynamic queue length thresholds): it needs no settings.
 package fairness
 
 import (

@@ -39,7 +39,7 @@ func replicasAnswer(s *shardView) {
 var checkRemedies = map[string]string{
 	"etcd":              "Look after etcd: etcdctl endpoint status and alarm list, its log and its disk; then the way from this replica to it.",
 	"etcd-history":      "etcd's history has gone back, as after a restore: restart all replicas (docs/OPERATIONS.md#after-a-restore-of-etcd).",
-	"certificates":      "The files in pki/ cannot be used, and the replica goes on with what it has: mend them (docs/ACCESS.md#certificates).",
+	"certificates":      "The files in pki/ cannot be used, and the replica goes on with what it has: mend them (docs/CERTIFICATES.md#certificates).",
 	"encryption-config": "The file of --encryption-provider-config cannot be used: mend it (docs/OPERATIONS.md#encryption-at-rest).",
 	"informers":         "Its caches are not complete: etcd is slow, or the replica has just started. Wait a minute, then look at its log.",
 	"supervisor":        "The supervisor of its controllers hangs: restart the replica.",

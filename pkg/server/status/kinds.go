@@ -102,9 +102,9 @@ var about = map[kind]struct {
 	kindEtcdMember:       {MatterEtcd, "docs/OPERATIONS.md#an-etcd-of-several-members"},
 	kindSetAside:         {MatterStored, "docs/OPERATIONS.md#what-is-stored-and-is-no-object"},
 	kindPeerSilent:       {MatterPeers, "docs/SHARDS.md#what-is-down-and-what-goes-on"},
-	kindCertificate:      {MatterCertificates, "docs/ACCESS.md#certificates"},
+	kindCertificate:      {MatterCertificates, "docs/CERTIFICATES.md#certificates"},
 	kindShardFull:        {MatterRoom, "docs/SHARDS.md#planning"},
-	kindVersions:         {MatterVersions, "docs/OPERATIONS.md#rolling-upgrade"},
+	kindVersions:         {MatterVersions, "docs/UPGRADE.md#roll-a-shard"},
 	kindClock:            {MatterClocks, "docs/OPERATIONS.md#problems"},
 }
 

@@ -37,6 +37,6 @@ type RequestCounts struct {
 	Failed  uint64 `json:"failed"`
 	TooMany uint64 `json:"tooMany"`
 	// PlaceSeconds is how long requests have held places: one place for a second, or two for half of it
-	// (docs/ACCESS.md says what a place is).
+	// (docs/TENANCY.md says what a place is).
 	PlaceSeconds float64 `json:"placeSeconds"`
 }

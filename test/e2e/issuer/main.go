@@ -1,5 +1,5 @@
 // Command issuer is an OpenID Connect issuer, and a webhook that knows tokens and rights. Scenarios tell it what to
-// say, by requests below /control/.
+// say, by requests below /control/, and so do readers of docs/ACCESS.md: anybody is given a token with any claims.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run() error {
 	cert := flag.String("cert", "", "file with the certificate")
 	key := flag.String("key", "", "file with its key")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	pair, err := tls.LoadX509KeyPair(*cert, *key)
 	if err != nil {
@@ -56,6 +56,7 @@ func run() error {
 	})
 	defer serving.Wait()
 	defer stop()
+	fmt.Fprintln(os.Stderr, "Serving", h.issuer.URL)
 	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -4,7 +4,7 @@
 //	go run ./test/tools/mutate -n 40 -seed 1 ./pkg/election ./pkg/server/storage
 //
 // It tries a sample: -seed says which, and what was left out is told. Mutants in the table of -accepted
-// (docs/MUTATION.md) are not tried. A row there that is no mutant of its package any more is an error. No file is
+// (accepted.md here) are not tried. A row there that is no mutant of its package any more is an error. No file is
 // changed: mutants are compiled by go test -overlay.
 //
 // The exit status is 1 if a mutant survived that is not accepted, 2 if something else is wrong.
@@ -55,7 +55,7 @@ func parse() options {
 	var o options
 	flag.IntVar(&o.n, "n", 40, "how many mutants of each package to try; 0: all")
 	flag.Uint64Var(&o.seed, "seed", 1, "which sample to try: the same seed tries the same mutants of the same source")
-	flag.StringVar(&o.accepted, "accepted", "docs/MUTATION.md", "file with the table of mutants that are known to survive; empty: none")
+	flag.StringVar(&o.accepted, "accepted", "test/tools/mutate/accepted.md", "file with the table of mutants that are known to survive; empty: none")
 	flag.BoolVar(&o.list, "list", false, "list all mutants, and try none")
 	flag.StringVar(&o.only, "only", "", "try the mutants whose row contains this, instead of a sample")
 	flag.DurationVar(&o.runner.timeout, "timeout", 5*time.Minute, "how long the tests of a package may take at most. With a mutant they get half a minute more than twice what they take without: one that takes longer is killed")

@@ -52,7 +52,7 @@ var remedies = map[int]string{
 	http.StatusRequestEntityTooLarge:       "Send less.",
 	http.StatusRequestURITooLong:           "Ask for less at once, or with shorter selectors.",
 	http.StatusMisdirectedRequest:          "The cluster is on another shard. Ask a front, or the shard that the message names ([SHARDS.md](../SHARDS.md)).",
-	http.StatusTooManyRequests:             "Too much at once. Try again after the seconds in `Retry-After`; client-go does so by itself ([ACCESS.md](../ACCESS.md#fairness)).",
+	http.StatusTooManyRequests:             "Too much at once. Try again after the seconds in `Retry-After`; client-go does so by itself ([TENANCY.md](../TENANCY.md#fairness)).",
 	http.StatusRequestHeaderFieldsTooLarge: "Send fewer or shorter headers.",
 	http.StatusInternalServerError:         "Regent, or etcd's data, is not as it must be. The log of the replica has more.",
 	http.StatusServiceUnavailable:          "Not now. Try again after the seconds in `Retry-After`; if it lasts, `regent status` says what is wrong.",

@@ -124,7 +124,7 @@ func (x *patient) refusals() {
 
 func (x *patient) quotas() {
 	if grown := x.Metrics.Growth("regent_quota_refused_total", nil); !x.check("quotas", grown == 0, "%d writes refused while it was watched", int(grown)) {
-		x.add(status.Notice, "quota", fmt.Sprintf("Replica %s refuses writes, because their logical clusters are full.", x.Name), "The quotas are flags, and annotations of a LogicalCluster (docs/ACCESS.md#quotas).")
+		x.add(status.Notice, "quota", fmt.Sprintf("Replica %s refuses writes, because their logical clusters are full.", x.Name), "The quotas are flags, and annotations of a LogicalCluster (docs/TENANCY.md#quotas).")
 	}
 }
 

@@ -29,7 +29,7 @@ type Row struct {
 	Failed   float64 `json:"failedPerSecond"`
 	// P99 is the 99th percentile of their durations, in seconds: the upper bound of a bucket.
 	P99 float64 `json:"p99Seconds"`
-	// Places are how many places a cluster's requests have held on average (docs/ACCESS.md says what a place is).
+	// Places are how many places a cluster's requests have held on average (docs/TENANCY.md says what a place is).
 	Places float64 `json:"places,omitempty"`
 	// TooMany are requests that were answered with 429 before they were handled, and Fenced writes of terms that
 	// were over, in a second.
