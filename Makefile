@@ -206,7 +206,7 @@ lint: bin/golangci-lint
 
 .PHONY: figures
 figures: ## say which commits the docs' figures are of, if they are older than the newest release
-	@$(GO) run ./test/tools/figures README.md CONTRIBUTING.md $(filter-out docs/STATUS.md,$(wildcard docs/*.md))
+	@$(GO) run ./test/tools/figures README.md CONTRIBUTING.md test/bench/README.md $(filter-out docs/STATUS.md,$(wildcard docs/*.md))
 
 .PHONY: fmt
 fmt: ## format Go files, and wrap their comments and the pages of docs at 120 columns
