@@ -46,6 +46,37 @@
 // dead, or has said that its term is over, or is found dead and both accept what Config.SucceedUnfenced risks.
 // Otherwise they wait for the lease to expire.
 //
+// # Options together
+//
+// What two replicas with the same options do when the leader's process dies (its address refuses connections) or falls
+// silent, and no longer writes: another one leads at once, at the lease's expiry, or never, unless an operator says
+// that the leader is dead. Refused: New, and leader.New, return an error that says what contradicts what. A detector is
+// what package leader makes of a secret.
+//
+//	mode                fence                  detector  Detection            it dies  it is silent
+//	lease, coordinated  none                   none      unset, off           expiry   expiry
+//	lease, coordinated  none                   one       unset, off, crash    expiry   expiry
+//	lease, coordinated  none                   one       suspect              refused  refused
+//	lease, coordinated  Fenced                 none      unset, off           expiry   expiry
+//	lease, coordinated  Fenced                 one       unset, suspect       at once  at once
+//	lease, coordinated  Fenced                 one       crash                at once  expiry
+//	lease, coordinated  Fenced                 one       off                  expiry   expiry
+//	lease, coordinated  SucceedUnfenced        one       unset, crash         at once  expiry
+//	lease, coordinated  SucceedUnfenced        one       off, suspect         refused  refused
+//	lease, coordinated  both                   one       unset, suspect       at once  at once
+//	lease, coordinated  both                   one       crash                at once  expiry
+//	lease, coordinated  both                   one       off                  refused  refused
+//	lease, coordinated  SucceedUnfenced, both  none      any                  refused  refused
+//	lease, coordinated  none, Fenced           none      crash, suspect       refused  refused
+//	for-life            none, Fenced           none      unset                never    never
+//	for-life            none, Fenced           one       unset, crash         never    never
+//	for-life            none, Fenced           none      off, crash, suspect  refused  refused
+//	for-life            none, Fenced           one       off, suspect         refused  refused
+//	for-life            SucceedUnfenced, both  any       any                  refused  refused
+//
+// In mode for-life a process on the same machine that is dead is succeeded at once, with Config.ReplicasDirectory: a
+// lock in it is a proof.
+//
 // # How it works
 //
 // client-go's leaderelection acquires and renews the lease. The Elector enters it anew for each term. This package adds

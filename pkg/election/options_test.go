@@ -3,6 +3,7 @@ package election_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func (o options) succession(t *testing.T, sign election.Sign) (when string) {
 	return when
 }
 
-// The table of docs/EMBEDDING.md has each combination once, and says of it what happens.
+// The table in the package comment has each combination once, and says of it what happens.
 func TestEachCombinationOfOptionsDoesWhatTheDocsSay(t *testing.T) {
 	rows := documented(t)
 	for _, mode := range choices.modes {
@@ -114,20 +115,21 @@ func (r row) has(o options) bool {
 
 func documented(t *testing.T) (rows []row) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/EMBEDDING.md")
+	comment, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, ok := strings.Cut(string(page), "<!-- options: TestEachCombinationOfOptionsDoesWhatTheDocsSay -->\n")
-	table, _, end := strings.Cut(table, "<!-- end -->")
+	_, table, ok := strings.Cut(string(comment), "// # Options together\n")
+	table, _, end := strings.Cut(table, "// # ")
 	if !ok || !end {
-		t.Fatal("docs/EMBEDDING.md has no table of options")
+		t.Fatal("the package comment has no table of options")
 	}
-	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[2:] {
-		var cells []string
-		for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
-			cells = append(cells, strings.ReplaceAll(strings.TrimSpace(cell), "`", ""))
+	for line := range strings.Lines(table) {
+		line, ok := strings.CutPrefix(line, "//\t")
+		if !ok || strings.HasPrefix(line, "mode ") {
+			continue
 		}
+		cells := regexp.MustCompile(" {2,}").Split(strings.TrimSpace(line), -1)
 		if len(cells) != 6 {
 			t.Fatalf("%d cells: %s", len(cells), line)
 		}

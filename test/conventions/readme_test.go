@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// What README.md and EMBEDDING.md show compiles, because it is part of an example that does.
+// What the pages for programmers show compiles, because it is part of an example that does.
 func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 	examples := map[string][]string{
-		"../../README.md": {"../../pkg/server/options/example_test.go", "../../pkg/election/example_test.go", "../../examples/fenced-controller/candidate.go"},
-		"../../docs/EMBEDDING.md": {
-			"../../examples/leader/cmd/main.go", "../../examples/manager/cmd/main.go", "../../pkg/election/clientgo/example_test.go",
+		"../../docs/PROVIDE.md": {"../../examples/widgets/cmd/main.go"},
+		"../../docs/EMBED.md": {
+			"../../examples/leader/shortest/main.go", "../../examples/manager/cmd/main.go", "../../pkg/election/clientgo/example_test.go",
 			"../../pkg/election/control/example_test.go", "../../pkg/election/join/example_test.go", "../../examples/apiserver/lead/lead.go",
 		},
 	}
@@ -33,7 +33,15 @@ func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 	}
 }
 
-// What a sample-apiserver and a manager of controller-runtime gain is as short as EMBEDDING.md promises, in lines of
+// The program that EMBED.md begins with is a whole one.
+func TestTheShortestProgramIsShownWhole(t *testing.T) {
+	_, program, found := strings.Cut(string(readFile(t, "../../examples/leader/shortest/main.go")), "package main\n")
+	if !found || !strings.Contains(string(readFile(t, "../../docs/EMBED.md")), "```go\npackage main\n"+program+"```\n") {
+		t.Error("docs/EMBED.md does not show all of examples/leader/shortest/main.go")
+	}
+}
+
+// What a sample-apiserver and a manager of controller-runtime gain is as short as EMBED.md promises, in lines of
 // code that they would not have otherwise.
 func TestAdoptionTakesFewLines(t *testing.T) {
 	for _, of := range []struct {
@@ -60,12 +68,12 @@ func TestAdoptionTakesFewLines(t *testing.T) {
 	}
 }
 
-// Each point of KEP-5366 is held by tests that exist, where EMBEDDING.md says they are.
+// Each point of KEP-5366 is held by tests that exist, where CLIENT-GO.md says they are.
 func TestEachPointOfTheKEPIsHeldByATest(t *testing.T) {
 	directories := map[string]string{"perterm": "../../pkg/election/perterm", "join": "../../pkg/election/join", "leader": "../../pkg/election/leader",
 		"clientgo": "../../pkg/election/clientgo", "election": "../../pkg/election", "control": "../../pkg/election/control",
 		"supervisor": "../../pkg/election/control/supervisor", "server": "../../pkg/server", "admission": "../../pkg/server/apis/admission", "test/e2e": "../e2e", "test/embed": "../embed"}
-	_, table, found := strings.Cut(string(readFile(t, "../../docs/EMBEDDING.md")), "| what the KEP asks | what the packages do | held by |\n|---|---|---|\n")
+	_, table, found := strings.Cut(string(readFile(t, "../../docs/CLIENT-GO.md")), "| what the KEP asks | what the packages do | held by |\n|---|---|---|\n")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if !found || len(lines) < 12 {
 		t.Fatalf("the table has %d lines", len(lines))

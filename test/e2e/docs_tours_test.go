@@ -32,13 +32,13 @@ type tour struct {
 var tours = []tour{
 	{name: "the first five minutes", ports: 3, pages: []string{"README.md ## Five minutes"}},
 	{
-		name: "the tutorial", ports: 3, pages: []string{"docs/TUTORIAL.md"},
-		enter:      []string{"docs/TUTORIAL.md ## 5."},
-		background: []string{"docs/TUTORIAL.md ## 6. Find the controller that misbehaves: bin/faulty"},
+		name: "the tutorial", ports: 3, pages: []string{"docs/START.md"},
+		enter:      []string{"docs/START.md ## 5."},
+		background: []string{"docs/START.md ## 6. Find the controller that does not work: bin/faulty"},
 	},
 	{
 		name: "the commands of operators", ports: 3,
-		pages: []string{"docs/UI.md", "docs/CLI.md", "docs/CUSTOM-RESOURCES.md", "docs/OPERATIONS.md", "docs/UPGRADE.md", "docs/ELECTION.md ## Coordinated", "docs/reference/events.md", "docs/reference/alerts.md"},
+		pages: []string{"docs/UI.md", "docs/CLI.md", "docs/CUSTOM-RESOURCES.md", "docs/PROVIDE.md", "docs/OPERATIONS.md", "docs/UPGRADE.md", "docs/ELECTION.md ## Coordinated", "docs/reference/events.md", "docs/reference/alerts.md"},
 	},
 	{
 		name: "users", ports: 3, pages: []string{"docs/ACCESS.md", "docs/TENANCY.md", "docs/CERTIFICATES.md", "docs/INSTALL.md ## The keys"},
@@ -50,7 +50,7 @@ var tours = []tour{
 		background: []string{"docs/ACCESS.md ### OpenID Connect: bin/issuer"},
 		again:      map[string]string{"docs/ACCESS.md ### OpenID Connect: make run": "--authentication-config=$PWD/authentication.yaml"},
 	},
-	{name: "many shards", ports: 9, flags: []string{"--shards=3"}, pages: []string{"README.md ## Many shards", "docs/OPERATIONS.md (in the text): regent shard", "docs/reference/alerts.md (in the text): regent shard", "docs/BACKUP.md ## An installation", "docs/UPGRADE.md ## An installation"}},
+	{name: "many shards", ports: 9, flags: []string{"--shards=3"}, pages: []string{"docs/OPERATIONS.md (in the text): regent shard", "docs/reference/alerts.md (in the text): regent shard", "docs/BACKUP.md ## An installation", "docs/UPGRADE.md ## An installation"}},
 	{
 		name: "a second shard and a front", ports: 3, pages: []string{"docs/SHARDS.md"},
 		background: []string{"docs/SHARDS.md ## Setting it up: regent start", "docs/SHARDS.md ### The front"},
@@ -69,12 +69,10 @@ const (
 // notRun are the commands that no tour runs, by the beginnings of their names, with the reason.
 var notRun = map[string]string{
 	"README.md ## Two commands":                                        startsDev + "; `make test` is who runs them",
-	"README.md ## Five minutes: make run":                              startsDev,
-	"README.md ## Many shards: make run":                               startsDev,
-	"README.md ## Running it":                                          "they need an etcd and ports of their own: TestTwoReplicasOneLeadsAndBothServe starts servers so",
-	"docs/TUTORIAL.md ## 1. Start a shard":                             startsDev,
-	"docs/TUTORIAL.md ## 6. Find the controller that misbehaves: make": "all tests share one build of it",
-	"docs/TUTORIAL.md ## 7. Stop":                                      "it removes what other tests run; each tour ends with Ctrl-C",
+	"docs/START.md ## 7. Go on":                                        "they need an etcd and ports of their own: TestTwoReplicasOneLeadsAndBothServe starts servers so",
+	"docs/START.md ## 1. Start a shard":                                startsDev,
+	"docs/START.md ## 6. Find the controller that does not work: make": "all tests share one build of it",
+	"docs/START.md ## 8. Stop":                                         "it removes what other tests run; each tour ends with Ctrl-C",
 	"docs/ACCESS.md ### OpenID Connect: make run":                      startsDev + ", and the one of this page is started again here",
 	"docs/CERTIFICATES.md ## Users by certificate: make":               startsDev,
 	"docs/ACCESS.md ## Audit":                                          "it needs another regent dev, and a term's number of its log",
@@ -83,7 +81,8 @@ var notRun = map[string]string{
 	"docs/CONFORMANCE.md":                                              takesLong,
 	"docs/RELEASING.md":                                                takesLong,
 	"docs/TESTS.md":                                                    "it is what runs the tests",
-	"docs/CUSTOM-RESOURCES.md ## A controller of kubebuilder":          "TestAControllerOfKubebuilderWorksWhileItsServerComesAndGoes builds it, and types the same",
+	"docs/PROVIDE.md ## A controller in a workspace":                   "TestAControllerOfKubebuilderWorksWhileItsServerComesAndGoes builds it, and types the same",
+	"docs/EMBED.md ## The shortest program":                            "it compiles, and waits to be killed: `make check` compiles it, and TestTheExampleLeadsWithExactlyTheRightsOfItsManifests kills its longer form",
 	"docs/ELECTION.md ## Coordinated: regent start":                    "TestReplicasAreRolledFromEachModeToEachOther starts servers so",
 	"docs/ELECTION.md ## For life":                                     "TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt types it, when there is a replica to forget",
 	"docs/FAILOVER.md ## Handover":                                     "the tutorial types it, and OPERATIONS.md the form for kubectl without a name",

@@ -55,6 +55,6 @@
 //
 // Upstream makes the clients of its stores in private. But each etcd3 store shows its client to a public variable of
 // package k8s.io/apiserver/pkg/storage/feature when it is made. That is where this package puts the guard into it.
-// Install proves that this happens, with a store of its own, and fails otherwise. In Regent's repository,
-// docs/FENCING.md has what else was considered.
+// Install proves that this happens, with a store of its own, and fails otherwise. Decorators of storage, transformers
+// and interceptors would be simpler, and are not in the transaction.
 package etcdfence
