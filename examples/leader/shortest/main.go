@@ -19,18 +19,16 @@ import (
 	"github.com/regent-project/regent/pkg/election/leader"
 )
 
-func main() {
+func main() { klog.InfoS("The election has ended", "cause", lead()) }
+
+func lead() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	klog.InfoS("The election has ended", "cause", lead(ctx))
-}
-
-func lead(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return err
 	}
-	l, err := leader.New(config, leader.Config{ //nolint:contextcheck // it starts nothing
+	l, err := leader.New(config, leader.Config{
 		Namespace: "default", Name: "shortest", SecretName: "shortest-probe",
 		Fenced: true, Cluster: "root", // the server is Regent; else: SucceedUnfenced: true
 	})
