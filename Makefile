@@ -193,7 +193,7 @@ static:
 bin/packed:
 	@mkdir -p $@/here $@/there && for place in here there; do \
 	from=. && if [ $$place = there ]; then from=$$(mktemp -d) && trap 'rm -rf "$$from"' EXIT && mkdir -p "$$from/test/tools" && \
-	cp -R Makefile go.mod go.sum LICENSE README.md cmd pkg deploy docs "$$from" && cp -R test/tools/pack test/tools/etcdctl "$$from/test/tools"; fi && \
+	cp -R Makefile go.mod go.sum LICENSE *.md docs.go cmd pkg deploy docs "$$from" && cp -R test/tools/pack test/tools/etcdctl "$$from/test/tools"; fi && \
 	$(MAKE) -s --no-print-directory -C "$$from" image dist OUT="$(CURDIR)/$@/$$place" ARCHES="$$($(GO) env GOARCH)" VERSION=v0.0.0-test \
 	COMMIT=0123456789abcdef0123456789abcdef01234567 TREESTATE=clean DATE=2026-01-31T00:00:00Z || exit 1; done
 
@@ -210,8 +210,8 @@ figures: ## say which commits the docs' figures are of, if they are older than t
 
 .PHONY: fmt
 fmt: ## format Go files, and wrap their comments and the pages of docs at 120 columns
-	gofmt -w cmd examples pkg test
-	$(GO) run ./test/tools/wrap cmd examples pkg test docs README.md CONTRIBUTING.md CHANGELOG.md
+	gofmt -w *.go cmd examples pkg test
+	$(GO) run ./test/tools/wrap docs.go cmd examples pkg test docs README.md CONTRIBUTING.md CHANGELOG.md
 
 .PHONY: generate
 generate: ## write generated code and docs/reference anew

@@ -1,4 +1,5 @@
 // Package ui has the page that shows an installation: who leads and who led, what is wrong, controllers and workspaces.
+// Beside it is the documentation of the version that runs.
 // Servers serve it at Path to users whom they know, and `regent ui` on loopback with a kubeconfig's credentials. The
 // page asks the server that it came from, and nobody else. Its files are embedded; vendor/ has preact and htm as their
 // projects publish them (docs/UI.md).
@@ -15,6 +16,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/regent-project/regent"
 )
 
 // Path is where the page is, below any server that serves it.
@@ -34,12 +37,20 @@ type file struct {
 	etag        string
 }
 
-// page serves the files by their paths below Path.
-type page map[string]file
+func newFile(name string, content []byte) file {
+	sum := sha256.Sum256(content)
+	return file{content: content, contentType: typeOf(name), etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+}
+
+// page serves the files by their paths below Path, and the documentation.
+type page struct {
+	files map[string]file
+	docs  *docs
+}
 
 // Handler returns the page. It answers GET and HEAD below Path, with 404 for what is no file of the page.
 func Handler() http.Handler {
-	out := page{}
+	out := page{files: map[string]file{}, docs: newDocs(regent.Docs)}
 	root, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err) // the directory is embedded
@@ -49,14 +60,13 @@ func Handler() http.Handler {
 			return err
 		}
 		content, err := fs.ReadFile(root, name)
-		sum := sha256.Sum256(content)
-		out[name] = file{content: content, contentType: typeOf(name), etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+		out.files[name] = newFile(name, content)
 		return err
 	})
 	if err != nil {
 		panic(err) // the files are embedded
 	}
-	out[""] = out["index.html"]
+	out.files[""] = out.files["index.html"]
 	return out
 }
 
@@ -73,19 +83,31 @@ func typeOf(name string) string {
 
 // ServeHTTP implements http.Handler.
 func (p page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	f, ok := p[strings.TrimPrefix(req.URL.Path, Path)]
+	name, isBelow := strings.CutPrefix(req.URL.Path, Path)
+	f, ok := p.files[name]
+	doc, isDoc := strings.CutPrefix(name, docsPath)
 	switch {
 	case req.URL.Path+"/" == Path:
 		http.Redirect(w, req, Path, http.StatusMovedPermanently)
-		return
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "the page can only be read", http.StatusMethodNotAllowed)
-		return
-	case !ok || !strings.HasPrefix(req.URL.Path, Path):
+	case !isBelow:
 		http.NotFound(w, req)
-		return
+	case isDoc:
+		p.docs.serve(w, req, doc)
+	case name+"/" == docsPath:
+		w.Header().Set("Location", docsPath)
+		w.WriteHeader(http.StatusMovedPermanently)
+	case !ok:
+		http.NotFound(w, req)
+	default:
+		f.serve(w, req, http.StatusOK)
 	}
+}
+
+// serve answers with a file. The code is 200, or that of an error.
+func (f file) serve(w http.ResponseWriter, req *http.Request, code int) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Content-Type", f.contentType)
@@ -94,6 +116,11 @@ func (p page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-cache") // the browser asks each time, by the ETag: another build may serve
+	if code != http.StatusOK {
+		w.WriteHeader(code)
+		_, _ = w.Write(f.content) // on an error the browser has gone
+		return
+	}
 	header.Set("ETag", f.etag)
 	http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(f.content))
 }

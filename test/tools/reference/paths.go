@@ -50,7 +50,7 @@ var endpoints = []endpoint{
 	{"/flagz", "get", "the flags, as they were given", byBinding},
 	{"/configz", "get", "the configuration in force, without secrets", byBinding},
 	{"/debug/...", "get, put", "profiles, and the log's verbosity (`/debug/flags/v`), with `--profiling`", byBinding},
-	{"/ui/...", "get", "the page for browsers", byBinding},
+	{"/ui/...", "get", "the page for browsers, and at `/ui/docs/` these docs", byBinding},
 	{status.ReplicaPath, "get", "this replica; with `?stacks=<controller>` its stacks", byBinding + "; replicas of the same shard"},
 	{status.ShardPath, "get", "the shard: all its replicas", byBinding + "; other shards of the installation"},
 	{status.InstallationPath, "get", "all shards", byBinding},

@@ -168,7 +168,7 @@ func TestOnlyWhoKnowsTheSecretIsAnswered(t *testing.T) {
 		"no cookie": {"Cookie", ""}, "a wrong secret": {"Cookie", s.page.cookie + "=" + strings.Repeat("A", len(s.secret))}, "no secret": {"Cookie", s.page.cookie + "="},
 		"another page's cookie": {"Cookie", cookie + "1=" + s.secret},
 	} {
-		for _, uri := range []string{ui.Path, ui.Path + "main.js", ui.Path + "?secret=", ui.Path + "?secret=x", "/regent/v1/installation", "/regent/v1/installation?secret=" + s.secret} {
+		for _, uri := range []string{ui.Path, ui.Path + "main.js", ui.Path + "docs/OPERATIONS", ui.Path + "?secret=", ui.Path + "?secret=x", "/regent/v1/installation", "/regent/v1/installation?secret=" + s.secret} {
 			if code, body, _ := s.send("GET", uri, "", headers...); code != http.StatusUnauthorized || strings.Contains(body, s.secret) {
 				t.Errorf("%s, %s: %d %s", name, uri, code, body)
 			}
@@ -179,6 +179,9 @@ func TestOnlyWhoKnowsTheSecretIsAnswered(t *testing.T) {
 	}
 	if code, body, header := s.send("GET", ui.Path, ""); code != 200 || !strings.Contains(body, "main.js") || header.Get("Content-Security-Policy") == "" {
 		t.Errorf("with the cookie: %d, %v", code, header)
+	}
+	if code, body, _ := s.send("GET", ui.Path+"docs/OPERATIONS", ""); code != 200 || !strings.Contains(body, `id="problems"`) {
+		t.Errorf("the docs, with the cookie: %d %.200s", code, body)
 	}
 	if code, body, header := s.send("GET", "/regent/v1/installation", ""); code != 200 || body != "{}" || header.Get("Cache-Control") != "no-store" || header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("with the cookie: %d %s, %v", code, body, header)
