@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/regent-project/regent"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/options"
@@ -61,7 +62,7 @@ func start(opts *options.Options, flags cliflag.NamedFlagSets) error {
 	if err := logsapi.ValidateAndApply(opts.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return usageError{err}
 	}
-	cfg.Limits.CPUs, cfg.Flags = shareCPUs(), options.PublicFlags{FlagSets: flags}
+	cfg.Limits.CPUs, cfg.Flags, cfg.Docs = shareCPUs(), options.PublicFlags{FlagSets: flags}, regent.Docs
 	return serve(func(ctx context.Context) error {
 		s, err := server.New(ctx, cfg)
 		if err != nil {

@@ -90,7 +90,7 @@ func (s *Server) addEndpoints(mux *mux.PathRecorderMux, store *store, handlers m
 		mux.Handle(path, handler)
 	}
 	mux.Handle(configzPath, s.configz())
-	mux.HandlePrefix(ui.Path, ui.Handler())
+	mux.HandlePrefix(ui.Path, ui.Handler(s.cfg.Docs))
 	mux.Handle("/readyz/certificates", s.keys)
 	if store.keys != nil {
 		mux.Handle("/readyz/encryption-config", store.keys)

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"io/fs"
 	"net"
 	"time"
 
@@ -68,6 +69,9 @@ type Config struct {
 
 	// Flags are what /flagz shows. Nil: there is no /flagz.
 	Flags flagz.Reader
+	// Docs are the pages at /ui/docs/, by their paths in the repository; docs/README.md must be one. Nil: there are
+	// none. Package regent has them.
+	Docs fs.FS
 	// ShutdownTimeout is how long Run may take to return after its context has ended. 0 stands for the time that a
 	// term may take to end, plus 20 s, plus ShutdownDelay. With the default timings and no delay that is 40 s.
 	ShutdownTimeout time.Duration

@@ -58,6 +58,7 @@ var hidden = map[string]string{
 	"Membership":                       "has a key; rootShard and files.membership tell of it",
 	"Registry":                         "code; /regent/v1/replica tells of controllers",
 	"Flags":                            "/flagz shows them",
+	"Docs":                             "/ui/docs/ shows them",
 	"Serving.Listener":                 "open already",
 	"Serving.ServerCert.GeneratedCert": "has a key",
 	"Etcd.EgressLookup":                "never set",

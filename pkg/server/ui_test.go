@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +41,9 @@ func browse(t testing.TB, client *http.Client, method, url, body string, headers
 }
 
 func TestThePageIsServedToWhoMaySeeIt(t *testing.T) {
-	s := startSociety(t)
+	s := startSociety(t, func(s *Server) {
+		s.cfg.Docs = fstest.MapFS{"docs/README.md": {Data: []byte("# Start\n")}, "docs/OPERATIONS.md": {Data: []byte("# Operating\n")}}
+	})
 	paths := []string{ui.Path, ui.Path + "main.js", ui.Path + "vendor/preact.js", ui.Path + "docs/", ui.Path + "docs/OPERATIONS", status.InstallationPath, status.WorkspacesPath + "?search=root"}
 	as := func(who, path string) (int, http.Header, string) {
 		var headers []string

@@ -29,7 +29,8 @@ func TestTheDocsFitNarrowAndWideLightAndDark(t *testing.T) {
 				if isDark := ground == "rgb(20, 23, 28)"; isDark != (scheme == "dark") {
 					t.Errorf("%s: its ground is %s", at, ground)
 				}
-				if page == "docs/FAILOVER" || page == "docs/reference/api" { // the whole of a long page takes seconds
+				// the whole of a long page takes seconds
+				if page == "docs/FAILOVER" || page == "docs/reference/api" {
 					p.screenshot(fmt.Sprintf("%s-%d-%s", strings.ReplaceAll(page, "/", "-"), width, scheme))
 				}
 			}

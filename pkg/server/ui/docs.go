@@ -102,8 +102,13 @@ func nameOf(p string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(p, ".md"), "docs/")
 }
 
-// serve answers a request for what is below docsPath.
-func (d *docs) serve(w http.ResponseWriter, req *http.Request, name string) {
+// serve answers a request for docsPath, or what is below it.
+func (d *docs) serve(w http.ResponseWriter, req *http.Request, at string) {
+	name, isBelow := strings.CutPrefix(at, docsPath)
+	if !isBelow {
+		redirect(w, docsPath)
+		return
+	}
 	short := strings.TrimSuffix(name, ".md")
 	if short == "README" {
 		short = ""
@@ -114,11 +119,16 @@ func (d *docs) serve(w http.ResponseWriter, req *http.Request, name string) {
 		content := d.fill(view{link: link{Name: name, Title: "There is no page " + name}})
 		newFile(name+".html", content).serve(w, req, http.StatusNotFound)
 	case short != name:
-		w.Header().Set("Location", path.Base(short)) // "." is the start page
-		w.WriteHeader(http.StatusMovedPermanently)
+		redirect(w, path.Base(short)) // "." is the start page
 	default:
 		open().serve(w, req, http.StatusOK)
 	}
+}
+
+// redirect leads elsewhere by a relative link, which http.Redirect would make absolute.
+func redirect(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusMovedPermanently)
 }
 
 func (d *docs) read(p string) []byte {

@@ -32,7 +32,7 @@ type site struct {
 // walk reads the page of each file of the repository.
 func walk(t *testing.T) *site {
 	t.Helper()
-	s := &site{t, Handler(), map[string]string{}}
+	s := &site{t, Handler(regent.Docs), map[string]string{}}
 	err := fs.WalkDir(regent.Docs, ".", func(p string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -169,7 +169,8 @@ func TestDocsLoadNothingFromElsewhere(t *testing.T) {
 			continue
 		}
 		each(d.markdown.Parser().Parse(text.NewReader(d.read(p))), func(n ast.Node) {
-			if block, ok := n.(*ast.HTMLBlock); ok && block.HTMLBlockType != ast.HTMLBlockType2 { // comments
+			// type 2 is a comment
+			if block, ok := n.(*ast.HTMLBlock); ok && block.HTMLBlockType != ast.HTMLBlockType2 {
 				t.Errorf("%s has a block of HTML, which readers do not see: %s", p, block.Lines().Value(d.read(p)))
 			}
 		})

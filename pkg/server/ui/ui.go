@@ -1,5 +1,5 @@
 // Package ui has the page that shows an installation: who leads and who led, what is wrong, controllers and workspaces.
-// Beside it is the documentation of the version that runs.
+// Beside it is the documentation.
 // Servers serve it at Path to users whom they know, and `regent ui` on loopback with a kubeconfig's credentials. The
 // page asks the server that it came from, and nobody else. Its files are embedded; vendor/ has preact and htm as their
 // projects publish them (docs/UI.md).
@@ -16,8 +16,6 @@ import (
 	"path"
 	"strings"
 	"time"
-
-	"github.com/regent-project/regent"
 )
 
 // Path is where the page is, below any server that serves it.
@@ -45,12 +43,16 @@ func newFile(name string, content []byte) file {
 // page serves the files by their paths below Path, and the documentation.
 type page struct {
 	files map[string]file
-	docs  *docs
+	docs  *docs // nil: there is none
 }
 
-// Handler returns the page. It answers GET and HEAD below Path, with 404 for what is no file of the page.
-func Handler() http.Handler {
-	out := page{files: map[string]file{}, docs: newDocs(regent.Docs)}
+// Handler returns the page, and documentation whose files have the paths of the repository (package regent), or none
+// for nil. It answers GET and HEAD below Path, with 404 for what is no file of the page.
+func Handler(documentation fs.FS) http.Handler {
+	out := page{files: map[string]file{}}
+	if documentation != nil {
+		out.docs = newDocs(documentation)
+	}
 	root, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err) // the directory is embedded
@@ -85,7 +87,6 @@ func typeOf(name string) string {
 func (p page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	name, isBelow := strings.CutPrefix(req.URL.Path, Path)
 	f, ok := p.files[name]
-	doc, isDoc := strings.CutPrefix(name, docsPath)
 	switch {
 	case req.URL.Path+"/" == Path:
 		http.Redirect(w, req, Path, http.StatusMovedPermanently)
@@ -94,11 +95,8 @@ func (p page) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the page can only be read", http.StatusMethodNotAllowed)
 	case !isBelow:
 		http.NotFound(w, req)
-	case isDoc:
-		p.docs.serve(w, req, doc)
-	case name+"/" == docsPath:
-		w.Header().Set("Location", docsPath)
-		w.WriteHeader(http.StatusMovedPermanently)
+	case p.docs != nil && strings.HasPrefix(name+"/", docsPath):
+		p.docs.serve(w, req, name)
 	case !ok:
 		http.NotFound(w, req)
 	default:

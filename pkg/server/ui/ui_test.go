@@ -16,7 +16,7 @@ func get(t *testing.T, method, path string, header http.Header) *httptest.Respon
 		req.Header.Set(name, header.Get(name))
 	}
 	w := httptest.NewRecorder()
-	Handler().ServeHTTP(w, req)
+	Handler(nil).ServeHTTP(w, req)
 	return w
 }
 
@@ -33,7 +33,7 @@ func TestThePageIsServedWithAPolicyThatLetsNothingElseRun(t *testing.T) {
 			t.Errorf("%s, when the browser has it: %d, want 304", path, again.Code)
 		}
 	}
-	for path, want := range map[string]int{"/ui": http.StatusMovedPermanently, "/ui/../go.mod": http.StatusNotFound, "/ui/vendor/": http.StatusNotFound, "/ui/nothing.js": http.StatusNotFound} {
+	for path, want := range map[string]int{"/ui": http.StatusMovedPermanently, "/ui/../go.mod": http.StatusNotFound, "/ui/vendor/": http.StatusNotFound, "/ui/nothing.js": http.StatusNotFound, "/ui/docs/": http.StatusNotFound} {
 		if got := get(t, http.MethodGet, path, nil); got.Code != want {
 			t.Errorf("%s: %d, want %d", path, got.Code, want)
 		}

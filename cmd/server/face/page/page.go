@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/regent-project/regent"
 	"github.com/regent-project/regent/cmd/server/face/ask"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/status"
@@ -60,7 +61,7 @@ type Page struct {
 
 // New returns a page whose questions go to the first of the servers that answers.
 func New(servers []ask.Place) *Page {
-	return &Page{places: newPlaces(servers), secret: rand.Text(), files: ui.Handler()}
+	return &Page{places: newPlaces(servers), secret: rand.Text(), files: ui.Handler(regent.Docs)}
 }
 
 // Serve serves on a listener of a loopback address until ctx ends, and closes it. ready is called with the URL to open.
