@@ -83,15 +83,22 @@ func TestWhatEndsATerm(t *testing.T) {
 		"without election, free":          {lease: free(lease.Presence{}, lease.Renewed), given: unelected},
 		"without election, deleted":       {given: func(c *Config, t *tenure) { unelected(c, t); t.seen = lease.Observation{Revision: "8"} }},
 
-		"a wish of who follows":                {lease: wishes(wish), cause: StepDown},
-		"a wish, alone":                        {lease: wishes(wish), given: alone, again: deadline},
-		"a wish of who follows nobody":         {lease: of(func(w *lease.Wish) { w.Replica = "c" }), again: deadline},
-		"a wish of nobody":                     {lease: of(func(w *lease.Wish) { w.Replica = "" }), again: deadline},
-		"a wish of this replica":               {lease: of(func(w *lease.Wish) { w.Replica = "me" }), again: deadline},
-		"a wish about another holder":          {lease: of(func(w *lease.Wish) { w.Holder = "g" }), again: deadline},
-		"a wish of no higher priority":         {lease: of(func(w *lease.Wish) { w.Priority = 7 }), again: deadline},
-		"a wish of another mode":               {lease: of(func(w *lease.Wish) { w.Mode = lease.ForLife }), again: deadline},
-		"a wish to succeed who holds for life": {lease: of(func(w *lease.Wish) { w.Mode = lease.ForLife }), given: forLife, cause: StepDown},
+		"a wish of who follows":        {lease: wishes(wish), cause: StepDown},
+		"a wish, alone":                {lease: wishes(wish), given: alone, again: deadline},
+		"a wish of who follows nobody": {lease: of(func(w *lease.Wish) { w.Replica = "c" }), again: deadline},
+		"a wish of nobody":             {lease: of(func(w *lease.Wish) { w.Replica = "" }), again: deadline},
+		"a wish of this replica":       {lease: of(func(w *lease.Wish) { w.Replica = "me" }), again: deadline},
+		"a wish of another process of its name": {lease: of(func(w *lease.Wish) { w.Replica, w.Instance = "me", "me_2" }), given: func(_ *Config, t *tenure) {
+			t.standbys = append(t.standbys, Standby{Replica: "me", Instance: "me_2"})
+		}, cause: StepDown},
+		"a wish of a third process of a name": {lease: of(func(w *lease.Wish) { w.Replica, w.Instance = "me", "me_3" }), given: func(_ *Config, t *tenure) {
+			t.standbys = append(t.standbys, Standby{Replica: "me", Instance: "me_2"})
+		}, again: deadline},
+		"a wish of who follows by a detector that tells no instances": {lease: of(func(w *lease.Wish) { w.Instance = "b_2" }), cause: StepDown},
+		"a wish about another holder":                                 {lease: of(func(w *lease.Wish) { w.Holder = "g" }), again: deadline},
+		"a wish of no higher priority":                                {lease: of(func(w *lease.Wish) { w.Priority = 7 }), again: deadline},
+		"a wish of another mode":                                      {lease: of(func(w *lease.Wish) { w.Mode = lease.ForLife }), again: deadline},
+		"a wish to succeed who holds for life":                        {lease: of(func(w *lease.Wish) { w.Mode = lease.ForLife }), given: forLife, cause: StepDown},
 
 		"a renewal is late":                         {at: 9 * time.Second, again: deadline},
 		"a renewal has failed":                      {at: 3 * time.Second, given: fails(2 * time.Second), again: troubled},

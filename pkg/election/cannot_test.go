@@ -34,7 +34,7 @@ func TestWhateverAReplicaCannotDoSomebodyLeads(t *testing.T) {
 func cannot(t *testing.T, request electiontest.Request, fault electiontest.Fault, when string, mode election.Mode, candidates bool) {
 	store := electiontest.NewStore(leaseName)
 	of := func(name string) func(*election.Config) {
-		return func(cfg *election.Config) { cfg.Mode, cfg.Hostname, cfg.Replica = mode, name, name }
+		return func(cfg *election.Config) { cfg.Mode, cfg.Replica, cfg.Instance = mode, name, name }
 	}
 	poor := &replica{t: t, log: &record{}}
 	var standing *electiontest.CandidateClient

@@ -39,8 +39,8 @@ type Config struct {
 	// Neither can be used in a mode that is Electing.
 	Priority int32
 	Preempt  bool
-	// ForgetCommand is the command that an operator types, followed by a replica's name (Config.Replica), to
-	// declare dead a process that holds the lease for life. Events and logs quote it, in every mode. Empty: they
+	// ForgetCommand is the command that an operator types, followed by the name of a process (Config.Instance), to
+	// declare it dead while it holds the lease for life. Events and logs quote it, in every mode. Empty: they
 	// quote a kubectl command.
 	ForgetCommand string
 
@@ -58,9 +58,6 @@ type Config struct {
 	// Cluster is the logical cluster in which the Lease lives. It only goes into fencing tokens. The contexts of
 	// renewals and of the release carry the token (fence.From), and Client should send it (fence.FromContext).
 	Cluster logicalcluster.Name
-	// Hostname is the beginning of each holder identity, for people to read. Empty: the host name of the operating
-	// system.
-	Hostname string
 	// ReplicasDirectory is a directory in which each process of this machine that runs for this Lease locks a file
 	// of its own. A restarted replica then sees that its predecessor is dead, and need not wait for the lease to
 	// expire. Use it for one Lease only: a standby removes the files of dead processes. It is created if it does
@@ -83,9 +80,13 @@ type Config struct {
 	// So choose it only if what a leader does bears that. A holder that is silent is never succeeded for that
 	// without a fence. It needs a Detector, and mode ForLife contradicts it.
 	SucceedUnfenced bool
-	// Replica is what this process calls itself. It must be unique: a step down prefers a standby by this name, and
-	// Forget declares a process dead by it. Empty: the host name and a part of a random uuid, new with each start.
-	Replica string
+	// Replica is the name of this replica, which people read, and by which a step down prefers a standby. Each
+	// holder identity begins with it. It may stay when the process is started anew, but no two processes should
+	// have one name at a time. Empty: the host name and a part of a random uuid, new with each start.
+	//
+	// Instance is the name of this process, which no other one ever has: Forget declares a process dead by it.
+	// Empty: Replica and a part of a random uuid.
+	Replica, Instance string
 	// URL is where others reach this process, as https://<host>:<port>; empty: nowhere. The Lease and the Detector
 	// tell it. The election itself does not use it.
 	URL string

@@ -2,11 +2,14 @@ package election
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election/internal/lease"
@@ -115,8 +118,33 @@ func TestSuspicionsAreCountedUntilThereIsCalm(t *testing.T) {
 	}
 }
 
+// Whoever reads the Lease, or a LeaseCandidate, sees whose it is.
+func TestAnIdentityBeginsWithTheReplicasName(t *testing.T) {
+	for _, test := range []struct {
+		replica string
+		objects bool
+		want    string
+	}{
+		{"host-a.example-6443", false, "host-a.example-6443_"},
+		{"Host_A", false, "Host_A_"},
+		{"host-a.example-6443", true, "host-a.example-6443-"},
+		{"Host_A", true, "host-a-"},
+		{"a..b", true, "a--b-"},
+		{"___", true, "replica-"},
+		{strings.Repeat("a", 70), true, strings.Repeat("a", 63) + "-"},
+	} {
+		identity := newIdentities(test.replica, test.objects).next()
+		if rest, ok := strings.CutPrefix(identity, test.want); !ok || uuid.Validate(rest) != nil {
+			t.Errorf("%q begins with %q, want %q and a uuid", identity, test.replica, test.want)
+		}
+		if faults := validation.IsDNS1123Subdomain(identity); test.objects && len(faults) > 0 {
+			t.Errorf("%q is no name of an object: %q", identity, faults)
+		}
+	}
+}
+
 func TestOnlyTheLastIdentitiesAreRemembered(t *testing.T) {
-	i := identities{hostname: "host"}
+	i := newIdentities("host", false)
 	first := i.next()
 	if !i.ours(first) || i.ours("") || i.ours("host") {
 		t.Error("does not know its own identity from others")

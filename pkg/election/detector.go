@@ -27,8 +27,9 @@ type Detector interface {
 
 // Standby describes a replica that follows a leader.
 type Standby struct {
-	// Replica is its name: see Config.Replica.
-	Replica string
+	// Replica and Instance are its name and that of its process: see Config. Instance is empty if it runs an older
+	// version, which gives each process a Replica of its own.
+	Replica, Instance string
 	// Mode and Priority are those of its Config.
 	Mode     ModeName
 	Priority int32

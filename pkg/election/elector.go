@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,24 +114,23 @@ func New(cfg Config) (*Elector, error) {
 	if cfg.Detection == DetectOff {
 		cfg.Detector = nil
 	}
-	if cfg.Hostname == "" {
-		hostname, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("no hostname for the holder identity, set Config.Hostname: %w", err)
-		}
-		cfg.Hostname = hostname
-	}
 	if err := registerMetrics(cfg.Metrics, cfg.Name); err != nil {
 		return nil, fmt.Errorf("election: Config.Metrics: %w", err)
 	}
 	process := newProcessLock(cfg.ReplicasDirectory)
+	suffix := "_" + process.process[:8]
 	if cfg.Replica == "" {
-		cfg.Replica = cfg.Hostname + "_" + process.process[:8]
+		hostname, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("no host name for the holder identity, set Config.Replica: %w", err)
+		}
+		cfg.Replica, cfg.Instance = hostname+suffix, cmp.Or(cfg.Instance, hostname+suffix)
 	}
+	cfg.Instance = cmp.Or(cfg.Instance, cfg.Replica+suffix)
 	e := &Elector{
 		cfg:         cfg,
 		api:         lease.API{Client: cfg.Client, Namespace: cfg.Namespace, Name: cfg.Name, Timeout: cfg.requestTimeout()},
-		identities:  newIdentities(cfg.Hostname, cfg.kind().objects),
+		identities:  newIdentities(cfg.Replica, cfg.kind().objects),
 		processLock: process,
 		state:       stopped,
 		born:        time.Now(),

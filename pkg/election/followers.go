@@ -10,6 +10,11 @@ func (c Config) followers() []Standby {
 	return c.Detector.Followers()
 }
 
+// is reports whether s is the process of that name and instance, as far as both tell an instance.
+func (s Standby) is(replica, instance string) bool {
+	return s.Replica == replica && (s.Instance == instance || s.Instance == "" || instance == "")
+}
+
 // standbys returns the highest priority among the followers of this process that have its mode, and whether there are
 // no such followers.
 func (c Config) standbys() (highest int32, none bool) {

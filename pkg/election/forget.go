@@ -1,9 +1,11 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,15 +16,16 @@ import (
 // ErrNoReplica is returned by Forget: no such Lease exists for the replica.
 var ErrNoReplica = errors.New("no such replica")
 
-// Forget declares dead the process of a replica that holds the lease for life. It deletes the Lease that stands for the
-// life of the replica of that name (Config.Replica), and a standby then takes the lease. client is for the Leases'
+// Forget declares dead a process that holds the lease for life. It deletes the Lease that stands for the life of the
+// process of that name (Config.Instance, or Config.Replica of an older version), and a standby then takes the lease.
+// The name of a replica is not enough: another process may have it by now, and live. client is for the Leases'
 // namespace.
 //
 // If the process is alive after all, its term is over. Fencing refuses its writes from then on. Without fencing two
 // processes may write until that one has noticed.
 //
-// If no such Lease exists, the error wraps ErrNoReplica and names the replicas that have one.
-func Forget(ctx context.Context, client LeaseClient, replica string) error {
+// If no such Lease exists, the error wraps ErrNoReplica and names the processes that have one.
+func Forget(ctx context.Context, client LeaseClient, process string) error {
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("cannot list the Leases that stand for the lives of replicas: %w", err)
@@ -33,23 +36,25 @@ func Forget(ctx context.Context, client LeaseClient, replica string) error {
 		if !lease.StandsForLife(life) {
 			continue
 		}
-		if whose := lease.PresenceOf(life).Replica; whose != replica {
+		said := lease.PresenceOf(life)
+		if whose := cmp.Or(said.Instance, said.Replica); whose != process {
 			others = append(others, whose)
 			continue
 		}
 		found = true
 		err := client.Delete(ctx, life.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &life.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("cannot delete Lease %s, which stands for the life of replica %s: %w", life.Name, replica, err)
+			return fmt.Errorf("cannot delete Lease %s, which stands for the life of process %s: %w", life.Name, process, err)
 		}
 	}
+	slices.Sort(others)
 	switch {
 	case found:
 		return nil
 	case len(others) == 0:
-		return fmt.Errorf("%w as %q: no replica holds the lease for life, or could", ErrNoReplica, replica)
+		return fmt.Errorf("%w as %q: no replica holds the lease for life, or could", ErrNoReplica, process)
 	default:
-		return fmt.Errorf("%w as %q: the replicas that can be forgotten are %q", ErrNoReplica, replica, others)
+		return fmt.Errorf("%w as %q: name the process, because a replica that is started anew keeps its name. Those that can be forgotten are %q", ErrNoReplica, process, others)
 	}
 }
 

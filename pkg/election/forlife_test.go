@@ -248,7 +248,7 @@ func TestALeaderForLifeThatIsNotHeardIsWaitedForAndAnOperatorIsTold(t *testing.T
 				of := func(peer *peer) func(*election.Config) {
 					return func(cfg *election.Config) {
 						detectBy(peer, election.DetectCrash, true)(cfg)
-						cfg.Mode, cfg.ForgetCommand = election.ForLife{}, "regent forget-replica"
+						cfg.Mode, cfg.ForgetCommand, cfg.Instance = election.ForLife{}, "regent forget-replica", cfg.Replica+"_1"
 					}
 				}
 				store := electiontest.NewStore(leaseName)
@@ -266,7 +266,7 @@ func TestALeaderForLifeThatIsNotHeardIsWaitedForAndAnOperatorIsTold(t *testing.T
 					t.Errorf("told before a lease duration has passed: %q", messages)
 				}
 				time.Sleep(2 * time.Second)
-				if messages := told.of(election.Unaccounted); len(messages) != 1 || !strings.HasSuffix(messages[0], "regent forget-replica a") {
+				if messages := told.of(election.Unaccounted); len(messages) != 1 || !strings.HasSuffix(messages[0], "regent forget-replica a_1") {
 					t.Errorf("an operator reads %q", messages)
 				}
 				if got := metric(t, "regent_election_leader_unaccounted"); got != 1 {
@@ -491,7 +491,7 @@ func TestAReplicaThatIsNotThereIsNotForgotten(t *testing.T) {
 		forgets(`no such replica as "nobody": no replica holds the lease for life, or could`)
 		r := start(t, store, nil, forLife, func(cfg *election.Config) { cfg.Replica = "somebody" })
 		r.mustLead()
-		forgets(`no such replica as "nobody": the replicas that can be forgotten are ["somebody"]`)
+		forgets(`no such replica as "nobody": name the process, because a replica that is started anew keeps its name. Those that can be forgotten are ["somebody_`)
 		r.mustLead()
 		r.stop()
 	})

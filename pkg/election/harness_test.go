@@ -71,7 +71,7 @@ type term struct {
 func newConfig(client election.LeaseClient) election.Config {
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name = "kube-system", leaseName
-	cfg.Hostname, cfg.Client, cfg.Cluster = "host", client, "system:admin"
+	cfg.Replica, cfg.Client, cfg.Cluster = "host", client, "system:admin"
 	return cfg
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // remembered is how many identities are kept. An identity can appear on the Lease only while its write is under way,
@@ -15,8 +16,8 @@ const remembered = 64
 // identities makes the holder identities of this process, one for each attempt to acquire the lease, and recognises
 // them later.
 type identities struct {
-	hostname string
-	// separator stands between the host name and the uuid.
+	replica string
+	// separator stands between the replica's name and the uuid.
 	separator string
 
 	mu     sync.Mutex
@@ -25,7 +26,7 @@ type identities struct {
 
 // next returns a new identity.
 func (i *identities) next() string {
-	identity := i.hostname + i.separator + uuid.NewString()
+	identity := i.replica + i.separator + uuid.NewString()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.recent) == remembered {
@@ -42,24 +43,27 @@ func (i *identities) ours(identity string) bool {
 	return slices.Contains(i.recent, identity)
 }
 
-// newIdentities returns the identities of a process on that host. With objects, each identity is a valid name of an
-// object.
-func newIdentities(hostname string, objects bool) *identities {
+// newIdentities returns the identities of a process of that replica. With objects, each identity is a valid name of an
+// object, and begins with the replica's name as far as that can be.
+func newIdentities(replica string, objects bool) *identities {
 	if !objects {
-		return &identities{hostname: hostname, separator: "_"}
+		return &identities{replica: replica, separator: "_"}
+	}
+	if len(replica) <= longestReplica && len(validation.IsDNS1123Subdomain(replica)) == 0 {
+		return &identities{replica: replica, separator: "-"}
 	}
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
 		return '-'
-	}, strings.ToLower(hostname))
-	name = strings.Trim(name[:min(len(name), longestHostname)], "-")
+	}, strings.ToLower(replica))
+	name = strings.Trim(name[:min(len(name), longestReplica)], "-")
 	if name == "" {
 		name = "replica"
 	}
-	return &identities{hostname: name, separator: "-"}
+	return &identities{replica: name, separator: "-"}
 }
 
-// longestHostname is how much of a host name goes into the name of an object, in bytes.
-const longestHostname = 63
+// longestReplica is how much of a replica's name goes into the name of an object, in bytes.
+const longestReplica = 63

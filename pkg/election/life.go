@@ -29,7 +29,7 @@ type life struct {
 
 // newLife returns the life of this process. Its Lease does not exist yet.
 func (e *Elector) newLife() *life {
-	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.presence(e.cfg.Replica), longest: e.cfg.RetryPeriod, standing: &e.standing}
+	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.presence(e.cfg.Instance), longest: e.cfg.RetryPeriod, standing: &e.standing}
 	l.view, l.watcher = e.watcherOf(l.api)
 	return l
 }

@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -104,7 +105,7 @@ func (p *peer) Follow(ctx context.Context, leader election.Contact, f election.F
 		return
 	}
 	is := f.Is
-	is.Replica = p.name
+	is.Replica = cmp.Or(is.Replica, p.name)
 	other.change(func() { other.followers[is]++ })
 	defer other.change(func() {
 		if other.followers[is]--; other.followers[is] == 0 {

@@ -84,7 +84,7 @@ func (r *run) followHolder(ctx context.Context) {
 		r.peer.take(leader, News{})
 		if foreign {
 			r.cfg.Detector.Follow(ctx, leader, Follower{
-				Is:     Standby{Replica: r.cfg.Replica, Mode: r.cfg.Mode.Name(), Priority: r.cfg.Priority, Led: r.lastHolder(), URL: r.cfg.URL},
+				Is:     Standby{Replica: r.cfg.Replica, Instance: r.cfg.Instance, Mode: r.cfg.Mode.Name(), Priority: r.cfg.Priority, Led: r.lastHolder(), URL: r.cfg.URL},
 				Report: func(news News) { r.peer.take(leader, news) },
 				Writes: r.couldLead,
 				Waits:  shown.waits,

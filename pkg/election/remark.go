@@ -101,11 +101,12 @@ func (r *run) tellNothing() {
 func (e *Elector) forget(seen lease.Observation) string {
 	kubectl := "kubectl --namespace=" + e.api.Namespace + " delete "
 	life, isLease := e.ownerOfHolder(seen)
-	switch replica := seen.Presence().Replica; {
+	holder := seen.Presence()
+	switch process := cmp.Or(holder.Instance, holder.Replica); {
 	case seen.Expires():
 		return "kubectl --namespace=" + e.api.Namespace + " patch lease " + e.api.Name + ` --type=merge --patch='{"spec":{"holderIdentity":""}}'`
-	case isLease && e.cfg.ForgetCommand != "" && replica != "":
-		return e.cfg.ForgetCommand + " " + replica
+	case isLease && e.cfg.ForgetCommand != "" && process != "":
+		return e.cfg.ForgetCommand + " " + process
 	case isLease:
 		return kubectl + "lease " + life.Name
 	}

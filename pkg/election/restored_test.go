@@ -62,7 +62,7 @@ func TestSomebodyLeadsAfterARestoreOfEtcd(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						r := &restored{t: t, store: electiontest.NewStore(leaseName)}
 						named := func(name string) func(*election.Config) {
-							return func(cfg *election.Config) { cfg.Mode, cfg.Hostname, cfg.Replica = mode, name, name }
+							return func(cfg *election.Config) { cfg.Mode, cfg.Replica = mode, name }
 						}
 						r.leader = start(t, r.store, nil, named("leader"))
 						time.Sleep(soonLed)

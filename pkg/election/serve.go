@@ -51,7 +51,7 @@ func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 // presence returns what this process says of itself on the Lease, as the holder of that identity.
 func (e *Elector) presence(identity string) lease.Presence {
 	p := lease.Presence{
-		Holder: identity, Replica: e.cfg.Replica, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode.Name(),
+		Holder: identity, Replica: e.cfg.Replica, Instance: e.cfg.Instance, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode.Name(),
 		Priority: e.cfg.Priority, URL: e.cfg.URL,
 	}
 	if e.cfg.Fenced {

@@ -19,11 +19,11 @@ type Status struct {
 	Mode     ModeName
 	Priority int32
 	// Epoch is the number of the term that the Lease shows; 0 if none was seen. Holder is its holder identity;
-	// empty if nobody holds the lease. Leader and LeaderURL are Config.Replica and Config.URL of the holder's
-	// process; empty if it does not say.
-	Epoch             int64
-	Holder            string
-	Leader, LeaderURL string
+	// empty if nobody holds the lease. Leader, LeaderInstance and LeaderURL are Replica, Instance and URL of the
+	// Config of the holder's process; empty if it does not say.
+	Epoch                             int64
+	Holder                            string
+	Leader, LeaderInstance, LeaderURL string
 	// Began is when the holder acquired the lease, Renewed when it last renewed it, both by the holder's clock.
 	// They are zero if nobody holds the lease. Duration is how long the lease lasts without a renewal; 0 if it does
 	// not expire.
@@ -129,7 +129,8 @@ func (e *Elector) Status() Status {
 	e.mu.Unlock()
 	s.State = string(now)
 	holder := seen.Presence()
-	s.Holder, s.Leader, s.LeaderURL, s.LastStepDown = seen.Holder(), holder.Replica, holder.URL, seen.Predecessor().LastStepDown
+	s.Holder, s.LastStepDown = seen.Holder(), seen.Predecessor().LastStepDown
+	s.Leader, s.LeaderInstance, s.LeaderURL = holder.Replica, holder.Instance, holder.URL
 	s.Past = pastTerms(seen.Past)
 	if s.Holder != "" {
 		spec := seen.Lease.Spec
@@ -141,7 +142,7 @@ func (e *Elector) Status() Status {
 	if e.cfg.unelected {
 		s.Mode = ""
 		if s.Holder == "" && now == leads {
-			s.Leader, s.LeaderURL = e.cfg.Replica, e.cfg.URL
+			s.Leader, s.LeaderInstance, s.LeaderURL = e.cfg.Replica, e.cfg.Instance, e.cfg.URL
 		}
 	}
 	if term.Epoch() == s.Epoch { // the Lease does not show another one's term yet
@@ -162,11 +163,11 @@ func (e *Elector) Status() Status {
 // goroutine may call it.
 func (e *Elector) Hold(why string) { e.held.Store(&why) }
 
-// perReplica returns each replica once, ordered by name. A replica follows a process for each of its Leases, and tells
-// its mode for one of them.
+// perReplica returns each process once, ordered by the replica's name. A replica follows a process for each of its
+// Leases, and tells its mode for one of them.
 func perReplica(standbys []Standby) []Standby {
 	sorted := slices.SortedFunc(slices.Values(standbys), func(a, b Standby) int {
-		return cmp.Or(cmp.Compare(a.Replica, b.Replica), -cmp.Compare(a.Mode, b.Mode))
+		return cmp.Or(cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Instance, b.Instance), -cmp.Compare(a.Mode, b.Mode))
 	})
-	return slices.CompactFunc(sorted, func(a, b Standby) bool { return a.Replica == b.Replica })
+	return slices.CompactFunc(sorted, func(a, b Standby) bool { return a.Replica == b.Replica && a.Instance == b.Instance })
 }

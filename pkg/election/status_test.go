@@ -19,7 +19,7 @@ import (
 )
 
 func reachable(url string) func(*election.Config) {
-	return func(cfg *election.Config) { cfg.URL = url }
+	return func(cfg *election.Config) { cfg.URL, cfg.Instance = url, "at "+url }
 }
 
 // must fails the test if a Status differs from the wanted one, the times aside.
@@ -40,9 +40,9 @@ func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 		standby := start(t, store, nil, detectBy(network.join("b"), "", true), reachable("https://b"), func(cfg *election.Config) { cfg.Priority = 3 })
 		time.Sleep(retry / 2)
 		holder := leads.Token().Holder
-		follows := election.Standby{Replica: "b", Mode: "lease", Priority: 3, URL: "https://b"}
-		leader.must(election.Status{State: "leading", Mode: "lease", Epoch: 1, Holder: holder, Leader: "a", LeaderURL: "https://a", Duration: lease, Trigger: election.TriggerNone, Standbys: []election.Standby{follows}})
-		standby.must(election.Status{State: "standing by", Mode: "lease", Priority: 3, Epoch: 1, Holder: holder, Leader: "a", LeaderURL: "https://a", Duration: lease})
+		follows := election.Standby{Replica: "b", Instance: "at https://b", Mode: "lease", Priority: 3, URL: "https://b"}
+		leader.must(election.Status{State: "leading", Mode: "lease", Epoch: 1, Holder: holder, Leader: "a", LeaderInstance: "at https://a", LeaderURL: "https://a", Duration: lease, Trigger: election.TriggerNone, Standbys: []election.Standby{follows}})
+		standby.must(election.Status{State: "standing by", Mode: "lease", Priority: 3, Epoch: 1, Holder: holder, Leader: "a", LeaderInstance: "at https://a", LeaderURL: "https://a", Duration: lease})
 		if s := standby.elector.Status(); s.Leaderless != 0 || s.Began.Sub(began).Abs() > moment || s.Renewed.Before(s.Began) {
 			t.Errorf("began %v, renewed %v, without a leader for %v; the term began %v", s.Began, s.Renewed, s.Leaderless, began)
 		}
@@ -191,7 +191,7 @@ func TestAStatusWithoutElectionNamesTheProcessItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startUnelected(t, electiontest.NewStore(leaseName), reachable("https://a"), func(cfg *election.Config) { cfg.Replica = "a" })
 		r.mustLead()
-		r.must(election.Status{State: "leading", Leader: "a", LeaderURL: "https://a"})
+		r.must(election.Status{State: "leading", Leader: "a", LeaderInstance: "at https://a", LeaderURL: "https://a"})
 		r.stop()
 	})
 }

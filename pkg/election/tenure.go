@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/regent-project/regent/pkg/election/internal/lease"
@@ -121,7 +122,7 @@ func (t tenure) wish(cfg Config) error {
 	if w.Holder == "" || w.Holder != t.pin.Holder || w.Mode != cfg.kind().name || w.Priority <= cfg.Priority {
 		return nil
 	}
-	if follows := checkStandby(cfg, w.Replica, t.standbys) == nil; w.Replica == "" || !follows {
+	if w.Replica == "" || cfg.kind().electing || !slices.ContainsFunc(t.standbys, func(s Standby) bool { return s.is(w.Replica, w.Instance) }) {
 		return nil
 	}
 	return because(StepDown, "%w", &request{reason: fmt.Sprintf("replica %q has priority %d, this one %d", w.Replica, w.Priority, cfg.Priority), to: w.Replica})

@@ -50,7 +50,7 @@ func TestAnUnfencedHolderIsSucceededEarlyOnlyIfBothAcceptTheRisk(t *testing.T) {
 			holder.stop()
 			for len(notices) > 0 {
 				n := <-notices
-				warned = warned || n.Reason == election.Unproved && n.Warning && strings.Contains(n.Message, "host_")
+				warned = warned || n.Reason == election.Unproved && n.Warning && strings.Contains(n.Message, `"a_`)
 			}
 		})
 		if (took == 0) != early || !early && took < lease-retry {

@@ -11,7 +11,7 @@ import (
 // ask writes on the Lease that this process wants to succeed the holder that was seen. It writes on that same revision.
 func (r *run) ask(ctx context.Context, s situation) {
 	asked := s.seen.Lease.DeepCopy()
-	lease.Wish{Holder: s.seen.Holder(), Replica: r.cfg.Replica, Mode: r.cfg.Mode.Name(), Priority: r.cfg.Priority}.WriteTo(asked)
+	lease.Wish{Holder: s.seen.Holder(), Replica: r.cfg.Replica, Instance: r.cfg.Instance, Mode: r.cfg.Mode.Name(), Priority: r.cfg.Priority}.WriteTo(asked)
 	written, err := r.api.Update(ctx, asked)
 	if err != nil {
 		r.memory.wish.tried = s.now

@@ -55,7 +55,7 @@ func electionConfig(lec leaderelection.LeaderElectionConfig, lock *resourcelock.
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name = lock.LeaseMeta.Namespace, lock.LeaseMeta.Name
 	cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = lec.LeaseDuration, lec.RenewDeadline, lec.RetryPeriod
-	cfg.Hostname, cfg.Replica = lock.LockConfig.Identity, lock.LockConfig.Identity
+	cfg.Replica = lock.LockConfig.Identity
 	cfg.Client = lock.Client.Leases(cfg.Namespace)
 	if len(lock.Labels) > 0 {
 		cfg.Client = &labelled{cfg.Client, lock.Labels}

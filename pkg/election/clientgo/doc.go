@@ -34,7 +34,7 @@
 //     identity. Replicas that still use client-go see the whole, and may compete for the same Lease meanwhile.
 //   - A standby watches the Lease and takes a lease that was released at once. The lock's client needs the verbs list,
 //     watch, create and update. While it may not list, this process neither leads nor follows.
-//   - The Identity becomes election.Config's Hostname and Replica.
+//   - The Identity becomes election.Config's Replica: each holder identity begins with it.
 //
 // # Fields of LeaderElectionConfig
 //

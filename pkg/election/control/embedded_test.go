@@ -117,7 +117,7 @@ func start(t *testing.T, host string, store *electiontest.Store, pods *informer,
 	}
 	client := store.Client()
 	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Hostname, cfg.Client, cfg.Metrics = "default", "embedded", host, client, election.NoMetrics
+	cfg.Namespace, cfg.Name, cfg.Replica, cfg.Client, cfg.Metrics = "default", "embedded", host, client, election.NoMetrics
 	elector, err := election.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestLeadNamesALateControllerAfterTheDrainTimeoutOfTheTerm(t *testing.T) {
 		}, funcr.Options{})
 		client := store.Client()
 		cfg := election.DefaultConfig()
-		cfg.Namespace, cfg.Name, cfg.Hostname, cfg.Client, cfg.Metrics, cfg.DrainTimeout = "default", "embedded", "a", client, election.NoMetrics, 2*time.Second
+		cfg.Namespace, cfg.Name, cfg.Replica, cfg.Client, cfg.Metrics, cfg.DrainTimeout = "default", "embedded", "a", client, election.NoMetrics, 2*time.Second
 		elector, err := election.New(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ func (a *alias) Follow(ctx context.Context, leader election.Contact, f election.
 	cfg.Name = a.lease
 	own := &Detector{cfg: cfg, handshake: a.of.handshake, secret: a.of.secret, following: &a.following}
 	own.Follow(ctx, leader, election.Follower{
-		Is: election.Standby{Led: f.Is.Led, URL: f.Is.URL}, // no Mode: see Followers
+		Is: election.Standby{Instance: f.Is.Instance, Led: f.Is.Led, URL: f.Is.URL}, // no Mode: see Followers
 		Report: func(news election.News) {
 			news.Said = election.Statement{} // it is about a term of another Lease
 			f.Report(news)

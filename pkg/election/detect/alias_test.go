@@ -24,11 +24,11 @@ func TestWhoFollowsForAnotherLeaseSaysWhichOfItsTermsItLedLast(t *testing.T) {
 	defer cancel()
 	following.Go(func() {
 		standby.For("another").Follow(ctx, leader.Contact(), election.Follower{
-			Is: election.Standby{Mode: election.Renewed{}.Name(), Led: "of the other", URL: "https://b"}, Report: func(election.News) {},
+			Is: election.Standby{Instance: "standby_1", Mode: election.Renewed{}.Name(), Led: "of the other", URL: "https://b"}, Report: func(election.News) {},
 		})
 	})
 	waitFor(t, "both follow", func() bool { return len(leader.Followers()) == 2 })
-	want := []election.Standby{{Replica: "standby", Led: "of the other", URL: "https://b"}}
+	want := []election.Standby{{Replica: "standby", Instance: "standby_1", Led: "of the other", URL: "https://b"}}
 	if got := leader.For("another").Followers(); !slices.Equal(got, want) {
 		t.Errorf("followed by %+v, want %+v", got, want)
 	}

@@ -299,7 +299,7 @@ func TestALeaderKnowsWhoFollowsIt(t *testing.T) {
 	leader := open(t, "leader", "127.0.0.1:0", patient, func(d *Detector) {
 		d.cfg.Changed = func() { changed <- struct{}{} }
 	})
-	is := election.Standby{Replica: "standby", Mode: election.ForLife{}.Name(), Priority: -7, Led: "the holder of its last term", URL: "https://127.0.0.1:6443"}
+	is := election.Standby{Replica: "standby", Instance: "standby_1", Mode: election.ForLife{}.Name(), Priority: -7, Led: "the holder of its last term", URL: "https://127.0.0.1:6443"}
 	f := follow(t, leader.Contact(), unhurried, func(f *follower) { f.is = is })
 	f.next(t, sign(election.Alive))
 	receive(t, changed)

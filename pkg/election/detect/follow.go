@@ -230,6 +230,9 @@ func (f *following) newRequest(ctx context.Context, address string, interval tim
 	req.Header.Set(intervalHeader, interval.String())
 	req.Header.Set(modeHeader, string(f.follower.Is.Mode))
 	req.Header.Set(priorityHeader, strconv.Itoa(int(f.follower.Is.Priority)))
+	if instance := f.follower.Is.Instance; !strings.ContainsFunc(instance, unicode.IsControl) {
+		req.Header.Set(instanceHeader, instance)
+	}
 	if led := f.follower.Is.Led; !strings.ContainsFunc(led, unicode.IsControl) {
 		req.Header.Set(ledHeader, led)
 	}

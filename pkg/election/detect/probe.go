@@ -166,6 +166,9 @@ func (d *Detector) serve(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	standby := election.Standby{Replica: replica, Mode: election.ModeName(req.Header.Get(modeHeader))}
+	if instance := req.Header.Get(instanceHeader); len(instance) <= longestHolder {
+		standby.Instance = instance // older versions send none
+	}
 	if led := req.Header.Get(ledHeader); len(led) <= longestHolder {
 		standby.Led = led
 	}
@@ -229,11 +232,11 @@ func (d *Detector) followedBy(standby election.Standby) (over func()) {
 		if d.followers[standby] += n; d.followers[standby] == 0 {
 			delete(d.followers, standby)
 		}
-		replicas := map[string]bool{} // one replica may follow for several Leases
+		processes := map[string]bool{} // one may follow for several Leases
 		for s := range d.followers {
-			replicas[s.Replica] = true
+			processes[cmp.Or(s.Instance, s.Replica)] = true
 		}
-		followers.WithLabelValues(d.cfg.Name).Set(float64(len(replicas)))
+		followers.WithLabelValues(d.cfg.Name).Set(float64(len(processes)))
 		return before == 0 || before+n == 0
 	}
 	tell := func(n int) {

@@ -14,6 +14,7 @@ import (
 const (
 	path            = "/v1/follow"
 	replicaHeader   = "Regent-Replica"
+	instanceHeader  = "Regent-Replica-Instance"
 	intervalHeader  = "Regent-Beat-Interval"
 	modeHeader      = "Regent-Election-Mode"
 	priorityHeader  = "Regent-Election-Priority"

@@ -70,7 +70,7 @@ type Config struct {
 	Ready func(ctx context.Context) error
 	// Metrics is as in election.Config: nil is the registry of component-base, election.NoMetrics is none.
 	Metrics prometheus.Registerer
-	// Adjust, if set, changes what follows from the fields above, such as Mode, Priority, Notify or Hostname. For a
+	// Adjust, if set, changes what follows from the fields above, such as Mode, Priority or Notify. For a
 	// server whose Leases are in an etcd of its own, it sets Client to what etcdfence.Guard.LeaseClient has
 	// returned.
 	Adjust func(*election.Config)

@@ -52,6 +52,7 @@ func New(config *rest.Config, cfg Config) (*Leader, error) {
 		if e.Replica, err = newReplica(); err != nil {
 			return nil, err
 		}
+		e.Instance = e.Replica
 	}
 	e.Client, e.Candidates = clients.leases.Leases(cfg.Namespace), clients.candidates.LeaseCandidates(cfg.Namespace)
 	if cfg.probes() {

@@ -59,7 +59,7 @@ func (s *shard) start(name string) *replica {
 	r := &replica{name: name, client: s.store.Client()}
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name, cfg.Cluster = "kube-system", "regent-controllers", "system:admin"
-	cfg.Hostname, cfg.Replica, cfg.Client = name, name, r.client
+	cfg.Replica, cfg.Client = name, r.client
 	var err error
 	if r.elector, err = election.New(cfg); err != nil {
 		s.t.Fatal(err)

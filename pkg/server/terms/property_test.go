@@ -210,7 +210,7 @@ func (c *cast) start(replica int) *actor {
 	}
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name = "kube-system", "regent-controllers"
-	cfg.Hostname, cfg.Client, cfg.Cluster = fmt.Sprintf("host%d", replica), a.client, "system:admin"
+	cfg.Replica, cfg.Client, cfg.Cluster = fmt.Sprintf("host%d", replica), a.client, "system:admin"
 	ctx, cancel := context.WithCancelCause(klog.NewContext(c.t.Context(), logr.Discard()))
 	runner, err := New(Config{
 		Lease: cfg.Name, Registry: registry, API: &loopback.Server{}, Warn: func(string) {}, Exit: cancel,

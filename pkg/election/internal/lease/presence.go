@@ -39,8 +39,10 @@ type Presence struct {
 	// File identifies the lock file of the process, and distinguishes it from a copy.
 	File   string `json:"file,omitempty"`
 	BootID string `json:"bootID,omitempty"`
-	// Replica is the name of the holder's replica.
-	Replica string `json:"replica,omitempty"`
+	// Replica is the name of the holder's replica, and Instance that of its process; empty if it runs an older
+	// version, which gives each process a Replica of its own.
+	Replica  string `json:"replica,omitempty"`
+	Instance string `json:"instance,omitempty"`
 	// URL is where others reach the holder's process; empty if it does not say.
 	URL string `json:"url,omitempty"`
 	// Fencing says whether the holder's writes are fenced.

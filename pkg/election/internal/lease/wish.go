@@ -17,8 +17,9 @@ const wishAnnotation = "regent.dev/wish"
 type Wish struct {
 	// Holder is the holder to succeed. Later holders ignore the wish.
 	Holder string `json:"holder"`
-	// Replica, Mode and Priority are those of the standby.
+	// Replica, Instance, Mode and Priority are those of the standby. Older versions have no Instance.
 	Replica  string   `json:"replica"`
+	Instance string   `json:"instance,omitempty"`
 	Mode     ModeName `json:"mode"`
 	Priority int32    `json:"priority"`
 }
