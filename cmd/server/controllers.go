@@ -22,7 +22,7 @@ func newControllers() *cobra.Command {
 controller: what each replica says of it, and its stacks where it is late or stalled.` + exitCodes,
 		Example: `  regent controllers
   regent controllers workspace
-  regent controllers -o wide --replica=host-b_1a2b3c4d`,
+  regent controllers -o wide --replica=host-b-6443`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("%s takes the name of one controller at most, got %q", cmd.CommandPath(), args)}
@@ -85,7 +85,7 @@ func (f *observerFlags) controllers(ctx context.Context, client *ask.Client, nam
 func onlyControllers(of status.Installation, name string) (replicas []status.Replica, ok bool) {
 	for _, s := range of.Shards {
 		for _, r := range s.Replicas {
-			only := status.Replica{Shard: s.Name, Name: r.Name, Fault: r.Fault, Observed: r.Observed, Election: status.Election{State: r.Election.State}, Controllers: r.Controllers}
+			only := status.Replica{Shard: s.Name, Name: r.Name, Instance: r.Instance, Fault: r.Fault, Observed: r.Observed, Election: status.Election{State: r.Election.State}, Controllers: r.Controllers}
 			if name != "" {
 				only.Controllers = slices.DeleteFunc(slices.Clone(r.Controllers), func(c status.Controller) bool { return c.Name != name })
 			}
@@ -106,7 +106,7 @@ func addStacks(ctx context.Context, client *ask.Client, of status.Installation, 
 			continue
 		}
 		for _, itself := range client.Stacks(ctx, of, r.Shard, name) {
-			if itself.Name != r.Name {
+			if itself.Process() != r.Process() {
 				continue
 			}
 			for _, c := range itself.Controllers {

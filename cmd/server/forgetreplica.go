@@ -17,13 +17,13 @@ const forgetTimeout = 30 * time.Second
 func newForgetReplica() *cobra.Command {
 	from, namespace := &adminFlags{}, options.New().Election.Namespace
 	cmd := &cobra.Command{
-		Use:   "forget-replica <replica>",
+		Use:   "forget-replica <process>",
 		Short: "Declare a replica dead, so that another one can take the lease that it holds for life",
 		Long: `Declare a replica dead, so that another one can take the lease that it holds for life (--leader-election-mode=for-life). Use
 it when the replica's machine is lost, or cut off for too long. A replica that died while its machine runs needs no such
-command. The name of the replica is in the Event, on the Lease, and in the log of the replicas that wait. The command does
-not check whether the replica is dead: if it still leads, its term ends and its writes are refused.`,
-		Example: `  regent forget-replica host-b_1a2b3c4d --kubeconfig=.regent/admin.kubeconfig`,
+command. Name the process, as the Event and regent status do: a replica that is started anew keeps its name. The command does
+not check whether the process is dead: if it still leads, its term ends and its writes are refused.`,
+		Example: `  regent forget-replica host-b-6443_1a2b3c4d --kubeconfig=.regent/admin.kubeconfig`,
 		Args:    oneName("replica"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := from.config()
@@ -35,7 +35,7 @@ not check whether the replica is dead: if it still leads, its term ends and its 
 			if err := server.ForgetReplica(ctx, config, namespace, args[0]); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "replica %s is forgotten: what it held for life is free\n", args[0])
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is forgotten: what it held for life is free\n", args[0])
 			return err
 		},
 	}

@@ -24,7 +24,7 @@ If the replica that --to names leads already, nothing happens.
 
 Exit codes: 0 another one leads, or the one that --to names; 1 nobody could be asked, or nobody was seen to lead in time; 2 the arguments are wrong.`,
 		Example: `  regent step-down --reason='node maintenance'
-  regent step-down --shard=eu1 --to=host-b_1a2b3c4d`,
+  regent step-down --shard=eu1 --to=host-b-6443`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := f.client(cmd)

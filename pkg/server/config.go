@@ -36,6 +36,9 @@ type Config struct {
 
 	// Shard is the shard's name, the same on all its replicas.
 	Shard string
+	// Replica is the name of this replica, which stays when its process is started anew: a DNS subdomain of at most
+	// LongestReplica bytes, which no other replica has. Empty: <host>-<port>.
+	Replica string
 	// Membership is what this shard has joined an installation with, as MembershipFile had it. Nil: the shard is
 	// alone, or the root shard of an installation.
 	Membership *pki.Membership
@@ -61,7 +64,7 @@ type Config struct {
 	// than one.
 	EnableLeaderElection bool
 	// Election says how this replica stands for election. The server sets Client, Candidates, Cluster,
-	// ReplicasDirectory, Replica, Fenced, Detector, ForgetCommand and Notify.
+	// ReplicasDirectory, Replica, Instance, Fenced, Detector, ForgetCommand and Notify.
 	Election election.Config
 	// Registry lists the controllers to run. Policies say what happens when they fail.
 	Registry *controllers.Registry

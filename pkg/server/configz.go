@@ -73,6 +73,7 @@ var hidden = map[string]string{
 	"Election.ForgetCommand":           "set by the server, always the same",
 	"Election.ReplicasDirectory":       "set by the server, below rootDirectory",
 	"Election.Replica":                 "set by the server, as replica",
+	"Election.Instance":                "set by the server, new with each process",
 	"Election.URL":                     "set by the server, from advertiseAddress",
 	"Election.Fenced":                  "set by the server, from election.fencing",
 	"Election.Candidates":              "set by the server",
@@ -93,7 +94,6 @@ func (c configz) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) configz() configz {
 	cfg, c := s.cfg.inForce(), configz{}
 	c.addFields("", "", reflect.ValueOf(cfg))
-	c.set("replica", s.name)
 	c.set("rootShard", cfg.rootShard())
 	c.set("etcd.embedded", cfg.EmbeddedEtcd != nil)
 	c.set("election.lease", cfg.Election.Namespace+"/"+cfg.Election.Name)

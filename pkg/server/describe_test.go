@@ -181,8 +181,8 @@ func TestAReplicaThatEndsInOrderIsListedNoMore(t *testing.T) {
 			shard := untilAnswered(t, stays, status.ShardPath, "the one that stays leads alone", func(s status.Shard) bool {
 				return s.Leader == stays.server.name && len(s.Replicas) == 1
 			})
-			if got := findReplica(shard, stays.server.name).Left; !slices.Equal(got, []string{leaves.server.name}) {
-				t.Errorf("these have left: %q, want %s", got, leaves.server.name)
+			if got := findReplica(shard, stays.server.name).Left; !slices.Equal(got, []string{leaves.server.instance}) {
+				t.Errorf("these have left: %q, want %s", got, leaves.server.instance)
 			}
 			if shard.Replicas[0].Fault != "" {
 				t.Errorf("the replicas are %+v", shard.Replicas)

@@ -99,7 +99,7 @@ func (s *Server) electionConfig(client *loopback.Client, changed func()) (electi
 	cfg.Client = clients.Kube.CoordinationV1().Leases(cfg.Namespace)
 	cfg.Candidates = clients.Kube.CoordinationV1beta1().LeaseCandidates(cfg.Namespace)
 	cfg.Fenced = s.cfg.Fencing != edge.FencingWarn
-	cfg.Replica, cfg.URL = s.name, s.replicaURL()
+	cfg.Replica, cfg.Instance, cfg.URL = s.name, s.instance, s.replicaURL()
 	cfg.Changed = changed
 	cfg.ForgetCommand = forgetCommand
 	return cfg, nil
@@ -149,14 +149,14 @@ func BuildVersion() string {
 // forgetCommand is the command with which operators call ForgetReplica.
 const forgetCommand = "regent forget-replica"
 
-// ForgetReplica declares a replica dead, so that another one can take the Lease that it holds for life: see
+// ForgetReplica declares a replica's process dead, so that another one can take the Lease that it holds for life: see
 // election.Forget. config must lead to the shard's logical cluster system:admin.
-func ForgetReplica(ctx context.Context, config *rest.Config, namespace, replica string) error {
+func ForgetReplica(ctx context.Context, config *rest.Config, namespace, process string) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("cannot make a client: %w", err)
 	}
-	err = election.Forget(ctx, client.CoordinationV1().Leases(namespace), replica)
+	err = election.Forget(ctx, client.CoordinationV1().Leases(namespace), process)
 	if err != nil && !errors.Is(err, election.ErrNoReplica) {
 		return fmt.Errorf("%w (if that replica does not serve, give --server=https://<host>:<port> of one that does)", err)
 	}

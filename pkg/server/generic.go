@@ -78,7 +78,7 @@ func (s *Server) trace(ctx context.Context) (err error) {
 		return nil
 	}
 	s.tracing, err = tracing.New(ctx, s.cfg.Tracing.ConfigFile, attribute.String("service.name", "regent"),
-		attribute.String("service.instance.id", s.name), attribute.String("service.version", build.Info().GitVersion),
+		attribute.String("service.instance.id", s.instance), attribute.String("service.version", build.Info().GitVersion),
 		attribute.String("regent.shard", s.cfg.Shard), attribute.String("regent.replica", s.name))
 	if err != nil {
 		return fmt.Errorf("cannot set up tracing (--tracing-config-file): %w", err)

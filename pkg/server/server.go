@@ -1,13 +1,16 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,8 +35,10 @@ const (
 
 // Server is one replica.
 type Server struct {
-	cfg      Config
-	name     string
+	cfg Config
+	// name is the replica's, and instance that of this process.
+	name, instance string
+
 	keys     *keys.Keys
 	clientCA dynamiccertificates.CAContentProvider
 	// furtherCA is the part of clientCA that the operator has given; nil: none.
@@ -68,11 +73,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	edge.BoundRequestMetrics()
-	name, err := replicaName()
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{cfg: cfg, name: name, keys: held}
+	cfg.Replica = cmp.Or(cfg.Replica, replicaName(os.Hostname, cfg.Serving.BindPort))
+	s := &Server{cfg: cfg, name: cfg.Replica, instance: cfg.Replica + "_" + uuid.NewString()[:8], keys: held}
 	if s.rootCA, err = cfg.ServiceAccounts.ReadRootCA(held.Bundle().CAPEM); err != nil {
 		return nil, err
 	}
@@ -161,11 +163,26 @@ func (s *Server) servingNames() (names []string, addresses []net.IP) {
 	return names, addresses
 }
 
-// replicaName returns a name that is different for each process, even on one machine.
-func replicaName() (string, error) {
-	hostname, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("cannot find out this host's name: %w", err)
+// replicaName returns the name of a replica to which nobody has given one: <host>-<port>, which stays as long as these
+// do. No name of a host is a reason not to start: letters become small, whatever else may not be in a name becomes a
+// dash, its end is cut off if it is too long, and a host without a name is called replica.
+func replicaName(hostname func() (string, error), port int) string {
+	host, _ := hostname() // without one there is none
+	host = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(host))
+	labels := strings.FieldsFunc(host, func(r rune) bool { return r == '.' })
+	for n, label := range labels {
+		labels[n] = strings.Trim(label, "-")
 	}
-	return hostname + "_" + uuid.NewString()[:8], nil
+	host = strings.Join(slices.DeleteFunc(labels, func(label string) bool { return label == "" }), ".")
+	suffix := "-" + strconv.Itoa(port)
+	host = host[:min(len(host), LongestReplica-len(suffix))]
+	return cmp.Or(strings.TrimRight(host, "-."), "replica") + suffix
 }
+
+// LongestReplica is how long the name of a replica may be, in bytes.
+const LongestReplica = 63

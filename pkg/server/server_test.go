@@ -153,7 +153,7 @@ func config(t testing.TB, root string) Config {
 	serving := genericoptions.NewSecureServingOptions()
 	serving.ServerCert.CertDirectory = ""
 	serving.BindAddress = net.IPv4(127, 0, 0, 1)
-	serving.Listener = listener
+	serving.Listener, serving.BindPort = listener, listener.Addr().(*net.TCPAddr).Port
 	loopback := net.IPv4(127, 0, 0, 1)
 	return Config{
 		Settings: Settings{

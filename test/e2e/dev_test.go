@@ -234,7 +234,7 @@ func TestDevRunsAnInstallation(t *testing.T) {
 	if out, err := d.run("regent", "", "shard", "list"); err != nil || !strings.Contains(out, "shard-1") {
 		t.Errorf("regent shard list: %v\n%s", err, out)
 	}
-	for _, name := range []string{"root/replica-0", "front-0"} {
+	for _, name := range []string{"root-replica-0", "front-0"} {
 		if err := syscall.Kill(d.pids()[name], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

@@ -321,8 +321,8 @@ func TestTheBannersCommandsCanBePasted(t *testing.T) {
 	newChild := func(name string, port, pid int) *child { return &child{name: name, url: url(port), pid: pid} }
 	leader := newChild("replica-1", 6445, 42)
 	alone := &shard{name: "root", leader: leader, epoch: 3, children: []*child{newChild("replica-0", 6444, 41), leader}}
-	root := &shard{name: "root", leader: leader, epoch: 3, children: []*child{newChild("root/replica-0", 6446, 51)}}
-	other := &shard{name: "shard-1", children: []*child{newChild("shard-1/replica-0", 6447, 61), newChild("shard-1/replica-1", 6448, 62)}}
+	root := &shard{name: "root", leader: leader, epoch: 3, children: []*child{newChild("root-replica-0", 6446, 51)}}
+	other := &shard{name: "shard-1", children: []*child{newChild("shard-1-replica-0", 6447, 61), newChild("shard-1-replica-1", 6448, 62)}}
 	for name, tc := range map[string]struct {
 		system *system
 		want   []string
@@ -335,7 +335,7 @@ func TestTheBannersCommandsCanBePasted(t *testing.T) {
 		"an installation": {&system{shards: []*shard{root, other}, fronts: []*child{newChild("front-0", 6444, 31), newChild("front-1", 6445, 32)}}, []string{
 			"2 shards are one installation, at https://127.0.0.1:6443\n",
 			"  front-0             pid 31       https://127.0.0.1:6444\n",
-			"  shard-1/replica-1   pid 62       https://127.0.0.1:6448\n",
+			"  shard-1-replica-1   pid 62       https://127.0.0.1:6448\n",
 			"regent shard list\n", "  kubectl --context shard-1/system:admin get lease",
 			"  kill -9 61 62\n", "  kill -9 51 31\n",
 		}},

@@ -34,7 +34,7 @@ func NewOptions() *Options {
 
 // Own are the flags of `start` that dev sets for each replica.
 var Own = []string{
-	"root-directory", "membership", "shard-name", "secure-port", "shard-base-url", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix", "enable-leader-election", "bind-address",
+	"root-directory", "membership", "shard-name", "replica-name", "secure-port", "shard-base-url", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix", "enable-leader-election", "bind-address",
 }
 
 // AddFlags adds the flags that set o.

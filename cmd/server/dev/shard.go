@@ -29,12 +29,13 @@ func (s *system) newShard(index int, etcd storagebackend.TransportConfig, more .
 	for i := range s.cfg.Replicas {
 		name, port := fmt.Sprintf("replica-%d", i), s.cfg.replica(index, i)
 		if s.cfg.Shards > 1 {
-			name = out.name + "/" + name
+			name = out.name + "-" + name
 		}
 		args := append([]string{
 			"start",
 			"--root-directory=" + s.cfg.shardDirectory(index),
 			"--shard-name=" + out.name,
+			"--replica-name=" + name,
 			"--secure-port=" + fmt.Sprint(port),
 			"--shard-base-url=" + s.url,
 			"--etcd-servers=" + strings.Join(etcd.ServerList, ","),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/regent-project/regent/cmd/server/face/view"
@@ -68,36 +67,23 @@ func (s *system) installation(ctx context.Context) (status.Installation, bool) {
 }
 
 // serious returns the problems that a user of dev needs: none that are notices, and none of replicas whose process does
-// not run, which dev has said itself. Replicas have the names that they have here, which say of which shard they are.
+// not run, which dev has said itself. The names of replicas say of which shard they are.
 func (s *system) serious(of status.Installation) []status.Problem {
-	runs := map[string]bool{} // by shard
-	here := map[string]*child{}
-	var names []string // of a replica there, and of the same here
+	runs, ended := map[string]bool{}, map[string]bool{} // by shard, and by replica
 	for _, shard := range s.shards {
 		for _, c := range shard.children {
-			here[c.url] = c
-			runs[shard.name] = runs[shard.name] || c.running() != 0
+			there := c.running() != 0
+			runs[shard.name], ended[c.name] = runs[shard.name] || there, !there
 		}
 	}
-	ended := map[string]bool{}
-	for _, shard := range of.Shards {
-		for _, r := range shard.Replicas {
-			if c := here[r.URL]; c != nil {
-				names = append(names, r.Name, c.name)
-				ended[r.Name] = r.Fault != "" && c.running() == 0
-			}
-		}
-	}
-	named := strings.NewReplacer(names...)
 	var out []status.Problem
 	for _, p := range of.Problems {
 		if there, ok := runs[p.Shard]; p.Severity == status.Notice || ended[p.Replica] || ok && !there {
 			continue
 		}
 		if p.Replica != "" {
-			p.Shard, p.Replica = "", named.Replace(p.Replica)
+			p.Shard = ""
 		}
-		p.What = named.Replace(p.What)
 		out = append(out, p)
 	}
 	return out

@@ -39,14 +39,14 @@ func TestAProblemIsSaidOnceItLastsAndOnceItIsOver(t *testing.T) {
 
 func TestOfWhatDevHasSaidItselfAndOfNoticesNothingIsSaid(t *testing.T) {
 	runs, ended := &child{name: "replica-0", url: "https://a", pid: 1}, &child{name: "replica-1", url: "https://b"}
-	s := &system{shards: []*shard{{name: "root", children: []*child{runs, ended}}, {name: "shard-1", children: []*child{{url: "https://c"}}}}}
+	s := &system{shards: []*shard{{name: "root", children: []*child{runs, ended}}, {name: "shard-1", children: []*child{{name: "shard-1-replica-0", url: "https://c"}}}}}
 	of := status.Installation{
 		Shards: []status.Shard{{Name: "root", Replicas: []status.Replica{
-			{Name: "host_a", URL: "https://a"}, {Name: "host_b", URL: "https://b", Fault: "connection refused"},
+			{Name: "replica-0", URL: "https://a"}, {Name: "replica-1", URL: "https://b", Fault: "connection refused"},
 		}}},
 		Problems: []status.Problem{
-			{Severity: status.Warning, Shard: "root", Replica: "host_a", Kind: "not-ready", What: "Replica host_a is not ready."},
-			{Severity: status.Warning, Shard: "root", Replica: "host_b", Kind: "replica-silent"},
+			{Severity: status.Warning, Shard: "root", Replica: "replica-0", Kind: "not-ready", What: "Replica replica-0 is not ready."},
+			{Severity: status.Warning, Shard: "root", Replica: "replica-1", Kind: "replica-silent"},
 			{Severity: status.Critical, Shard: "shard-1", Kind: "shard-silent"},
 			{Severity: status.Notice, Shard: "root", Kind: "single-replica"},
 			{Severity: status.Warning, Kind: "clock"},

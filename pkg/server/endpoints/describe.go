@@ -28,10 +28,10 @@ import (
 
 // Describer says how this replica is doing. It asks nobody, so that the answer is there when etcd is not.
 type Describer struct {
-	// Shard and Replica are names, and URL is where other members reach this replica. Capacity is how many logical
-	// clusters the shard can have; 0 stands for the default.
-	Shard, Replica, URL string
-	Capacity            int64
+	// Shard, Replica and Instance are names, and URL is where other members reach this replica. Capacity is how
+	// many logical clusters the shard can have; 0 stands for the default.
+	Shard, Replica, Instance, URL string
+	Capacity                      int64
 	// Started is when the replica started.
 	Started time.Time
 	// Leader stands for the shard's Lease. Electing stands for who elects; nil: nobody does.
@@ -60,9 +60,9 @@ type Candidate struct {
 	Lease string
 }
 
-// Outline returns the name of this replica, its elections, and the time.
+// Outline returns the names of this replica, its elections, and the time.
 func (d *Describer) Outline() status.Replica {
-	out := status.Replica{Shard: d.Shard, Name: d.Replica, URL: d.URL, Observed: time.Now(), Election: d.Leader.describe()}
+	out := status.Replica{Shard: d.Shard, Name: d.Replica, Instance: d.Instance, URL: d.URL, Observed: time.Now(), Election: d.Leader.describe()}
 	if d.Electing != nil {
 		electing := d.Electing.describe()
 		out.Electing = &electing
@@ -151,7 +151,7 @@ func (c *Candidate) describe() status.Election { return electionOf(c.Status(), c
 
 func electionOf(s election.Status, lease string) status.Election {
 	out := status.Election{
-		Mode: string(s.Mode), State: s.State, Epoch: s.Epoch, Holder: s.Holder, Leader: s.Leader, LeaderURL: s.LeaderURL,
+		Mode: string(s.Mode), State: s.State, Epoch: s.Epoch, Holder: s.Holder, Leader: s.Leader, LeaderInstance: s.LeaderInstance, LeaderURL: s.LeaderURL,
 		Since: s.Began, Renewed: s.Renewed, Duration: int32(s.Duration / time.Second), Trigger: string(s.Trigger), Leaderless: s.Leaderless.Seconds(), LastStepDown: s.LastStepDown,
 		Unaccounted: s.Unaccounted, OtherMode: s.OtherMode, Priority: s.Priority,
 		CannotLead: cmp.Or(s.CannotRead, s.CannotStand, s.Held, cannotTake(s)),
@@ -163,7 +163,7 @@ func electionOf(s election.Status, lease string) status.Election {
 		out.Contact = &status.Contact{State: contact.State, Heard: contact.Heard, AllowedSilence: contact.AllowedSilence.Seconds()}
 	}
 	for _, f := range s.Standbys {
-		out.Standbys = append(out.Standbys, status.Standby{Replica: f.Replica, URL: f.URL, Mode: string(f.Mode), Priority: f.Priority})
+		out.Standbys = append(out.Standbys, status.Standby{Replica: f.Replica, Instance: f.Instance, URL: f.URL, Mode: string(f.Mode), Priority: f.Priority})
 	}
 	return out
 }

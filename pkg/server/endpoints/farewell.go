@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxFarewell is the maximum size of the body, longestReplica of the name in it, both in bytes.
+	// maxFarewell is the maximum size of the body, longestReplica of the names in it, both in bytes.
 	maxFarewell, longestReplica = 1 << 10, 256
 )
 
 // farewell handles POST /regent/v1/farewell, for replicas of the same shard: the one that it names ends in order, and
 // is listed no more.
 type farewell struct {
-	heard      func(replica string)
+	heard      func(status.Farewell)
 	serializer runtime.NegotiatedSerializer
 }
 
@@ -41,10 +41,10 @@ func (f *farewell) take(req *http.Request) error {
 	if err := json.NewDecoder(io.LimitReader(req.Body, maxFarewell)).Decode(&said); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf(`the body must be {"replica": "<name>"}: %v`, err))
 	}
-	if said.Replica == "" || len(said.Replica) > longestReplica {
-		return apierrors.NewBadRequest(fmt.Sprintf("the replica's name must have 1 to %d bytes", longestReplica))
+	if said.Replica == "" || max(len(said.Replica), len(said.Instance)) > longestReplica {
+		return apierrors.NewBadRequest(fmt.Sprintf("the replica's name must have 1 to %d bytes, and so its instance", longestReplica))
 	}
-	f.heard(said.Replica)
+	f.heard(said)
 	return nil
 }
 

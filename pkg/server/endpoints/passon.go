@@ -21,11 +21,11 @@ import (
 // may. It has no right of its own to ask, and says who the user is: the leader checks the user's rights again
 // (memberRequests). What was passed on is not passed on again, because it does not name the shard.
 func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (StepDownResponse, error) {
-	leader, url := s.survey.Leader()
+	leader, url, here := s.survey.Leader()
 	switch {
 	case leader == "":
 		return StepDownResponse{}, notLeading("nobody is known to lead shard %s now: ask again when somebody does", s.shard)
-	case leader == s.replica:
+	case here:
 		return StepDownResponse{}, notLeading("the term of replica %s ends already", s.replica)
 	}
 	onward, err := s.onward(req, url, asked)

@@ -21,6 +21,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic := flags.FlagSet("generic")
 	generic.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for generated keys, admin.kubeconfig and the embedded etcd's data.")
 	generic.StringVar(&o.ShardName, "shard-name", o.ShardName, "Name of the shard. All replicas of a shard have the same; it is recorded in etcd. With --membership the default is the name there.")
+	generic.StringVar(&o.ReplicaName, "replica-name", o.ReplicaName, "Name of this replica, by which people and logs call it: lower-case letters, digits, '-' and '.', 63 at most. It stays when the replica is started anew, and no other replica has it. If empty, <host>-<port>, of the host's name and --secure-port; what may not be in a name becomes a dash.")
 	generic.StringVar(&o.MembershipFile, "membership", o.MembershipFile, "File with which the shard joins an installation: regent shard add prints it. All replicas of the shard need it at each start. It is read again when it changes. Without it the shard is alone, or the root shard of an installation.")
 	generic.Int64Var(&o.Capacity, "shard-capacity", o.Capacity, "How many logical clusters the shard can have. Other shards of the installation assign no more to it.")
 	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")

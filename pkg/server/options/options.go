@@ -36,6 +36,7 @@ type Options struct {
 
 	RootDirectory    string
 	ShardName        string
+	ReplicaName      string
 	AdvertiseAddress string
 	ExternalHostname string
 	ShardBaseURL     string
@@ -98,7 +99,7 @@ func defaultCipherSuites() []string {
 
 // Config returns the configuration of a server that runs the controllers of registry. The options must be valid.
 func (o *Options) Config(registry *controllers.Registry) (cfg server.Config, err error) {
-	cfg = server.Config{Settings: o.Settings, Registry: registry, EnableLeaderElection: o.Election.Enabled}
+	cfg = server.Config{Settings: o.Settings, Replica: o.ReplicaName, Registry: registry, EnableLeaderElection: o.Election.Enabled}
 	cfg.ServiceAccounts.WithoutDefaults = !o.DefaultServiceAccounts
 	if cfg.RootDirectory, err = filepath.Abs(o.RootDirectory); err != nil {
 		return cfg, fmt.Errorf("cannot find --root-directory %q: %w", o.RootDirectory, err)

@@ -27,6 +27,12 @@ func TestEachBadValueIsOneLineThatNamesItsFlag(t *testing.T) {
 	}{
 		{func(o *Options) { o.RootDirectory = "" }, "--root-directory"},
 		{func(o *Options) { o.ShardName = "Not a name" }, "--shard-name"},
+		{func(o *Options) { o.ReplicaName = "host_a" }, "--replica-name"},
+		{func(o *Options) { o.ReplicaName = "Host-a" }, "--replica-name"},
+		{func(o *Options) { o.ReplicaName = "-a" }, "--replica-name"},
+		{func(o *Options) { o.ReplicaName = "a." }, "--replica-name"},
+		{func(o *Options) { o.ReplicaName = "a/b" }, "--replica-name"},
+		{func(o *Options) { o.ReplicaName = strings.Repeat("a", 64) }, "--replica-name"},
 		{func(o *Options) { o.AdvertiseAddress = "nowhere" }, "--advertise-address"},
 		{func(o *Options) { o.AdvertiseAddress = "0.0.0.0" }, "--advertise-address"},
 		{func(o *Options) { o.ExternalHostname = "a_b" }, "--external-hostname"},
@@ -236,6 +242,7 @@ func TestEveryOptionIsPartOfTheConfiguration(t *testing.T) {
 	changes := map[string]func(*Options) error{
 		"Settings":                  membership,
 		"RootDirectory":             func(o *Options) error { o.RootDirectory = "/another"; return nil },
+		"ReplicaName":               func(o *Options) error { o.ReplicaName = "host-a.example-6443"; return nil },
 		"ShardName":                 func(o *Options) error { o.ShardName = "another"; return nil },
 		"AdvertiseAddress":          func(o *Options) error { o.AdvertiseAddress = "10.1.2.3"; return nil },
 		"ExternalHostname":          func(o *Options) error { o.ExternalHostname = "a.example"; return nil },

@@ -20,6 +20,7 @@ import (
 	utilsnet "k8s.io/utils/net"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/identity"
 )
@@ -34,6 +35,9 @@ func (o *Options) Validate() error {
 	}
 	if msgs := validation.IsDNS1123Label(o.ShardName); len(msgs) > 0 {
 		bad("--shard-name %q is no DNS label: %s", o.ShardName, strings.Join(msgs, "; "))
+	}
+	if msgs := validation.IsDNS1123Subdomain(o.ReplicaName); o.ReplicaName != "" && (len(msgs) > 0 || len(o.ReplicaName) > server.LongestReplica) {
+		bad("--replica-name %q must have 1 to %d lower-case letters, digits, '-' and '.', and each part between dots must begin and end with a letter or digit: in a pod give its name, or leave the flag out", o.ReplicaName, server.LongestReplica)
 	}
 	if o.Capacity < 1 {
 		bad("--shard-capacity %d must be at least 1; to take no new logical clusters, use regent shard cordon", o.Capacity)

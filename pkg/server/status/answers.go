@@ -2,6 +2,8 @@ package status
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +24,7 @@ func replicasAnswer(s *shardView) {
 			continue
 		}
 		severity, what := Warning, fmt.Sprintf("Replica %s does not answer: %s.", r.Name, r.Fault)
-		if r.Name == s.Leader {
+		if s.LedBy(r) {
 			what += " It holds the lease."
 		}
 		remedy := []string{"See whether its process runs, and its log. Start it if it has ended, or end and start it if it hangs: another replica leads meanwhile.",
@@ -32,6 +34,23 @@ func replicasAnswer(s *shardView) {
 			remedy = append(remedy, fmt.Sprintf("No replica of shard %s answers: start any of them first.", s.Name))
 		}
 		s.add(severity, r.Name, kindReplicaSilent, what, remedy...)
+	}
+}
+
+// namesDiffer looks for processes that live and have one name. One that was started anew is the same replica.
+func namesDiffer(s *shardView) {
+	urls := map[string][]string{}
+	for _, r := range s.answered {
+		urls[r.Name] = append(urls[r.Name], orElse(r.URL, r.Process()))
+	}
+	for _, name := range slices.Sorted(maps.Keys(urls)) {
+		if len(urls[name]) < 2 {
+			continue
+		}
+		s.add(Warning, name, kindSameName, fmt.Sprintf("%d replicas of shard %s are called %s: those at %s. Nobody can tell them apart in logs, metrics and terms, and to hand over to that name means any of them.",
+			len(urls[name]), s.Name, name, strings.Join(urls[name], " and ")),
+			"Give each a --replica-name of its own, and restart it. Without the flag the name is made of the host's name and --secure-port.",
+			"If one of them was to be replaced by the other one, see why its process still runs, and end it.")
 	}
 }
 

@@ -34,7 +34,7 @@ func Diagnose(of Installation, now time.Time) []Problem {
 // shardRules are about one shard, rules about all of them. This is the list of everything that Diagnose looks at.
 var (
 	shardRules = []func(*shardView){
-		shardAnswers, replicasAnswer, replicasReady,
+		shardAnswers, replicasAnswer, namesDiffer, replicasReady,
 		somebodyLeads, oneLeads, somebodyElects, leaseIsRenewed, holderIsAccountedFor, epochsAreLeft, modesAgree, allCanLead, leadersLast,
 		nobodyIsQuarantined, contactIsAlive, leaderHasStandbys,
 		controllersWork, etcdServes, allIsSound, peersAreHeard, certificatesLast, shardHasRoom,

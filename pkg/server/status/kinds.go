@@ -6,6 +6,7 @@ type kind string
 const (
 	kindShardSilent      kind = "shard-silent"
 	kindReplicaSilent    kind = "replica-silent"
+	kindSameName         kind = "same-name"
 	kindNotReady         kind = "not-ready"
 	kindNoLeader         kind = "no-leader"
 	kindTwoLeaders       kind = "two-leaders"
@@ -79,6 +80,7 @@ var about = map[kind]struct {
 }{
 	kindShardSilent:      {MatterAnswers, "docs/SHARDS.md#what-is-down-and-what-goes-on"},
 	kindReplicaSilent:    {MatterAnswers, "docs/OPERATIONS.md#how-long-nobody-leads"},
+	kindSameName:         {MatterAnswers, "docs/OPERATIONS.md#problems"},
 	kindNotReady:         {MatterReady, "docs/OPERATIONS.md#problems"},
 	kindNoLeader:         {MatterLeader, "docs/OPERATIONS.md#who-leads-and-why"},
 	kindTwoLeaders:       {MatterLeader, "docs/FENCING.md#what-is-guaranteed"},

@@ -117,7 +117,7 @@ func holderIsAccountedFor(s *shardView) {
 		who := orElse(e.Leader, e.Holder)
 		remedy := []string{"Find out whether it lives, on its machine. If it does, mend what keeps it silent. If it is gone for good, say so:"}
 		if e.Leader != "" {
-			remedy = append(remedy, "$ regent forget-replica "+e.Leader)
+			remedy = append(remedy, "$ regent forget-replica "+orElse(e.LeaderInstance, e.Leader))
 		} else {
 			remedy = append(remedy, s.onLease("patch", e.Lease)+` --type=merge --patch='{"spec":{"holderIdentity":""}}'`)
 		}

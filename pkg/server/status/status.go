@@ -3,7 +3,10 @@
 // it. Programs may rely on the JSON: fields are added, never renamed or removed.
 package status
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // The paths at which a replica answers GET with JSON. A user who may read /metrics by a ClusterRoleBinding in
 // system:admin may be given these, too.
@@ -55,11 +58,18 @@ type Shard struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	Clusters int  `json:"clusters"`
 	Capacity int  `json:"capacity,omitempty"`
-	// Leader is the name of the replica that leads; empty if none is known to lead.
-	Leader   string    `json:"leader,omitempty"`
-	Replicas []Replica `json:"replicas"`
+	// Leader is the name of the replica that leads, and LeaderInstance that of its process, as in Replica. Both are
+	// empty if none is known to lead.
+	Leader         string    `json:"leader,omitempty"`
+	LeaderInstance string    `json:"leaderInstance,omitempty"`
+	Replicas       []Replica `json:"replicas"`
 	// Terms are the latest terms, the latest first, ten at the most. TermsPath has more.
 	Terms []Term `json:"terms,omitempty"`
+}
+
+// LedBy reports whether a replica is the one that leads.
+func (s Shard) LedBy(r Replica) bool {
+	return s.Leader != "" && s.Leader == r.Name && (s.LeaderInstance == r.Instance || s.LeaderInstance == "" || r.Instance == "")
 }
 
 // Front is a `regent front` that asks this installation's shards.
@@ -73,10 +83,13 @@ type Front struct {
 // Replica is one server process of a shard.
 type Replica struct {
 	Shard string `json:"shard"`
-	Name  string `json:"name"`
+	// Name stays when the replica is started anew. Instance is the name of its process, which no other one ever
+	// has. It is empty if the replica runs an older version, which gives each process a Name of its own.
+	Name     string `json:"name"`
+	Instance string `json:"instance,omitempty"`
 	// URL is where others reach this replica: https://<host>:<port>.
 	URL string `json:"url,omitempty"`
-	// Fault says why the replica could not be asked. Then only Name and URL are known besides.
+	// Fault says why the replica could not be asked. Then only Name, Instance and URL are known besides.
 	Fault   string    `json:"fault,omitempty"`
 	Version string    `json:"version,omitempty"`
 	Started time.Time `json:"started,omitzero"`
@@ -96,8 +109,8 @@ type Replica struct {
 	Aside []Aside `json:"aside,omitempty"`
 	// Peers are the other shards of which this replica reads.
 	Peers []Peer `json:"peers,omitempty"`
-	// Left are replicas of the shard that have ended in order in the last ten minutes, as far as they have told
-	// this one themselves.
+	// Left are processes of the shard that have ended in order in the last ten minutes, as far as they have told
+	// this one themselves: by Instance, or by Name if they had none.
 	Left []string `json:"left,omitempty"`
 	// Fronts are those of the installation, with when this replica last had a request of each.
 	Fronts []Front `json:"fronts,omitempty"`
@@ -105,10 +118,14 @@ type Replica struct {
 	Certificates []Certificate `json:"certificates,omitempty"`
 }
 
+// Process returns what names the replica's process, and no other one: Instance, or Name in older versions.
+func (r Replica) Process() string { return cmp.Or(r.Instance, r.Name) }
+
 // Farewell is what a replica sends to the others of its shard when it ends in order.
 type Farewell struct {
-	// Replica is the name of the one that ends.
-	Replica string `json:"replica"`
+	// Replica and Instance are Name and Instance of the one that ends.
+	Replica  string `json:"replica"`
+	Instance string `json:"instance,omitempty"`
 }
 
 // Check is a check of /readyz that fails.
@@ -128,9 +145,11 @@ type Election struct {
 	State string `json:"state"`
 	// Epoch is the number of the term that the Lease shows, Holder its holder identity, and Leader the replica that
 	// holds it. Holder is empty if nobody holds the lease, Leader if the holder does not say which replica it is.
-	Epoch  int64  `json:"epoch"`
-	Holder string `json:"holder,omitempty"`
-	Leader string `json:"leader,omitempty"`
+	// LeaderInstance is the leader's process.
+	Epoch          int64  `json:"epoch"`
+	Holder         string `json:"holder,omitempty"`
+	Leader         string `json:"leader,omitempty"`
+	LeaderInstance string `json:"leaderInstance,omitempty"`
 	// LeaderURL is where others reach the leader. Empty: it does not say.
 	LeaderURL string `json:"leaderURL,omitempty"`
 	// Since is when the term began, Renewed when it was last renewed, both by the holder's clock. Duration is the
@@ -170,9 +189,10 @@ type Contact struct {
 	AllowedSilence float64   `json:"allowedSilenceSeconds,omitempty"`
 }
 
-// Standby is a replica that follows a leader.
+// Standby is a replica that follows a leader. Replica and Instance are its Name and Instance.
 type Standby struct {
 	Replica  string `json:"replica"`
+	Instance string `json:"instance,omitempty"`
 	URL      string `json:"url,omitempty"`
 	Mode     string `json:"mode,omitempty"`
 	Priority int32  `json:"priority,omitempty"`

@@ -116,7 +116,7 @@ func (s *shardView) failedLately(r Replica, c Controller, within time.Duration) 
 // leads now has no such failure.
 func (s *shardView) hasEndedATerm(r Replica, c Controller) bool {
 	for _, leader := range s.leading {
-		if leader.Name == r.Name || slices.Contains(inState(leader, "failed"), c.Name) {
+		if leader.Process() == r.Process() || slices.Contains(inState(leader, "failed"), c.Name) {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -14,10 +15,10 @@ import (
 // sayFarewell tells the other replicas of this shard that this one ends in order, so that nobody looks for it. Those
 // that do not hear of it list it as one that does not answer.
 func (s *Survey) sayFarewell(ctx context.Context) {
-	own := s.cfg.Outline().Name
-	body, err := json.Marshal(status.Farewell{Replica: own})
+	own := s.cfg.Outline()
+	body, err := json.Marshal(status.Farewell{Replica: own.Name, Instance: own.Instance})
 	if err != nil {
-		return // it is a struct of a string
+		return // it is a struct of strings
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.patience.leave)
 	defer cancel()
@@ -33,5 +34,8 @@ func (s *Survey) sayFarewell(ctx context.Context) {
 	}
 }
 
-// NoteDeparture records that a replica of this shard has ended in order: it is not told of any more.
-func (s *Survey) NoteDeparture(replica string) { s.roster.leave(time.Now(), true, replica) }
+// NoteDeparture records that a process of this shard has ended in order: it is not told of any more. Without an
+// instance it was one of an older version, or a person says so of all that is known by that name.
+func (s *Survey) NoteDeparture(said status.Farewell) {
+	s.roster.leave(time.Now(), true, cmp.Or(said.Instance, said.Replica))
+}

@@ -88,9 +88,9 @@ func TestWhoHasLeftIsListedNoMore(t *testing.T) {
 				self.Election.LeaderURL = dead
 			}
 			s := h.survey(self)
-			s.roster.noteAnswer(time.Now(), "left", dead)
+			s.roster.noteAnswer(time.Now(), status.Replica{Name: "left", URL: dead})
 			if test.heard {
-				s.NoteDeparture("left")
+				s.NoteDeparture(status.Farewell{Replica: "left"})
 			}
 			got := s.Shard(t.Context())
 			if names := slices.Sorted(maps.Keys(faults(got))); fmt.Sprint(names) != test.want {
@@ -101,7 +101,7 @@ func TestWhoHasLeftIsListedNoMore(t *testing.T) {
 					t.Error("it is remembered")
 				}
 			}
-			if got := s.roster.departedNames(time.Now()); !slices.Equal(got, []string{"left"}) {
+			if got := s.roster.departed(time.Now()); !slices.Equal(got, []string{"left"}) {
 				t.Errorf("%q have left", got)
 			}
 		})
@@ -114,10 +114,10 @@ func TestWhoHasLeftIsForgottenAfterSomeTime(t *testing.T) {
 	for n := range 2 * mostReplicas {
 		r.leave(now, true, fmt.Sprint(n))
 	}
-	if got := len(r.departedNames(now.Add(memory - time.Second))); got != mostReplicas {
+	if got := len(r.departed(now.Add(memory - time.Second))); got != mostReplicas {
 		t.Errorf("%d have left", got)
 	}
-	if got := r.departedNames(now.Add(memory + time.Second)); len(got) != 0 {
+	if got := r.departed(now.Add(memory + time.Second)); len(got) != 0 {
 		t.Errorf("remembered for ever: %q", got)
 	}
 	r.leave(now, true, "old")
@@ -137,12 +137,12 @@ func TestReplicasDoNotRemindEachOtherOfWhoHasLeft(t *testing.T) {
 		now := began.Add(after)
 		b.leave(now, false, a.tellable(now)...)
 		a.leave(now, false, b.tellable(now)...)
-		if got := b.departedNames(now); after < memory && !slices.Equal(got, []string{"left"}) {
+		if got := b.departed(now); after < memory && !slices.Equal(got, []string{"left"}) {
 			t.Errorf("after %v the other one knows of %q", after, got)
 		}
 	}
 	now := began.Add(3*memory + time.Second)
-	if got := append(a.departedNames(now), b.departedNames(now)...); len(got) != 0 {
+	if got := append(a.departed(now), b.departed(now)...); len(got) != 0 {
 		t.Errorf("remembered for ever: %q", got)
 	}
 	b.leave(now, false, "late")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/regent-project/regent/pkg/server/fetch"
 )
@@ -16,11 +17,12 @@ const maxReply = 64 << 10
 // ErrUnanswered is wrapped by the error of a request that was sent, perhaps, and that may have been carried out.
 var ErrUnanswered = errors.New("it was asked, perhaps")
 
-// Leader returns the name of the replica that leads this shard, and where others reach it, as this replica sees it on
-// the Lease now. Each is empty if it is not known.
-func (s *Survey) Leader() (name, url string) {
-	e := s.cfg.Outline().Election
-	return e.Leader, e.LeaderURL
+// Leader returns the name of the replica that leads this shard, where others reach it, and whether it is this process,
+// as this replica sees it on the Lease now. Each name is empty if it is not known.
+func (s *Survey) Leader() (name, url string, here bool) {
+	self := s.cfg.Outline()
+	e := self.Election
+	return e.Leader, e.LeaderURL, leaderOf(e, time.Time{}).is(self)
 }
 
 // Send passes a request on to another replica of this shard, over the connections by which replicas ask each other, and

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type census struct {
 	now     time.Time
 	self    status.Replica
 	targets map[target]bool           // without the time
-	present map[string]status.Replica // by name
+	present map[string]status.Replica // by process
 	faults  map[string]status.Replica // those that were named, but not found at their address
 	open    int
 	answer  chan answer
@@ -40,7 +41,7 @@ func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 	self := s.Replica(ctx)
 	c := &census{
 		Survey: s, now: time.Now(), self: self, targets: map[target]bool{}, answer: make(chan answer), places: make(chan struct{}, mostAtOnce/2), oldPlaces: make(chan struct{}, mostAtOnce/2),
-		present: map[string]status.Replica{self.Name: self}, faults: map[string]status.Replica{},
+		present: map[string]status.Replica{self.Process(): self}, faults: map[string]status.Replica{},
 	}
 	others := s.roster.note(c.now, self)
 	c.ask(ctx, append(s.roster.list(), others...))
@@ -56,8 +57,8 @@ func (s *Survey) askReplicas(ctx context.Context) status.Shard {
 // ask asks those targets that were not asked yet.
 func (c *census) ask(ctx context.Context, targets []target) {
 	for _, t := range targets {
-		key := target{name: t.name, url: t.url}
-		if t.name == c.self.Name || c.targets[key] || len(c.targets) >= mostReplicas {
+		key := target{name: t.name, instance: t.instance, url: t.url}
+		if t.is(c.self) || c.targets[key] || len(c.targets) >= mostReplicas {
 			continue
 		}
 		c.targets[key] = true
@@ -109,54 +110,83 @@ func (c *census) take(ctx context.Context, a answer) {
 		c.noteFault(a.target, oneLine(a.err))
 		return
 	}
-	if _, again := c.present[a.Replica.Name]; again {
-		if a.Replica.Name != a.name { // a replica has started anew at the address of an old one
-			c.supersede(a)
-		}
-		return
+	process := a.Replica.Process()
+	_, again := c.present[process]
+	if !again {
+		c.present[process] = a.Replica
+		c.roster.noteAnswer(c.now, a.Replica)
+		c.roster.leave(c.now, false, a.Replica.Left[:min(len(a.Replica.Left), mostReplicas)]...)
 	}
-	c.present[a.Replica.Name] = a.Replica
-	c.roster.noteAnswer(c.now, a.Replica.Name, a.url)
-	c.roster.leave(c.now, false, a.Replica.Left[:min(len(a.Replica.Left), mostReplicas)]...)
-	if a.Replica.Name != a.name {
+	if process != a.process() { // a replica has started anew at the address of an old one
 		c.supersede(a)
 	}
-	c.ask(ctx, c.roster.note(c.now, a.Replica))
+	if !again {
+		c.ask(ctx, c.roster.note(c.now, a.Replica))
+	}
 }
 
-// supersede drops a replica at whose address another one has answered, unless the Lease still shows it as the leader.
+// supersede drops a process at whose address another one has answered, unless the Lease still shows it as the leader.
 func (c *census) supersede(a answer) {
-	c.noteFault(a.target, fmt.Sprintf("replica %s answers at its address", a.Replica.Name))
-	if a.name != c.self.Election.Leader {
-		delete(c.faults, a.name)
-		c.roster.forget(a.name)
+	if a.process() != leaderOf(c.self.Election, c.now).process() {
+		delete(c.faults, a.process())
+		c.roster.forget(a.process())
+		return
 	}
+	fault := fmt.Sprintf("replica %s answers at its address", a.Replica.Name)
+	if a.Replica.Name == a.name {
+		fault = "another process of its name answers at its address: it was started anew"
+	}
+	c.noteFault(a.target, fault)
 }
 
 func (c *census) noteFault(t target, fault string) {
-	c.faults[t.name] = status.Replica{Shard: c.cfg.Name, Name: t.name, URL: t.url, Fault: fault}
+	c.faults[t.process()] = status.Replica{Shard: c.cfg.Name, Name: t.name, Instance: t.instance, URL: t.url, Fault: fault}
 }
 
-// shard returns what was found, ordered by name. The leader is the one of the latest epoch that anybody has seen.
+// isReplaced reports whether a process that does not answer has ended, and its replica was started anew: nobody follows
+// or names it any more, and another process has its name, which answers or was seen later. Processes that live at the
+// same time are no replacement for each other.
+func (c *census) isReplaced(r status.Replica, seen map[string]time.Time) bool {
+	last := seen[r.Process()]
+	if !last.Before(c.now) {
+		return false
+	}
+	for _, other := range c.present {
+		if other.Name == r.Name {
+			return true
+		}
+	}
+	for process, other := range c.faults {
+		if other.Name == r.Name && seen[process].After(last) {
+			return true
+		}
+	}
+	return false
+}
+
+// shard returns what was found, ordered by name. The leader is the one of the latest epoch that anybody has seen. A
+// replica that was started anew is listed once, as the process that it is now.
 func (c *census) shard() status.Shard {
 	out := c.cfg.Shard()
 	out.Name = c.cfg.Name
 	latest := c.self.Election
-	for name, r := range c.present {
-		delete(c.faults, name)
+	for process, r := range c.present {
+		delete(c.faults, process)
 		if r.Election.Epoch > latest.Epoch {
 			latest = r.Election
 		}
 	}
 	if latest.Leaderless == 0 {
-		out.Leader = latest.Leader
+		out.Leader, out.LeaderInstance = latest.Leader, latest.LeaderInstance
 	}
-	for _, name := range c.roster.departedNames(c.now) {
-		if name != out.Leader { // it could not release the lease
-			delete(c.faults, name)
-		}
-	}
+	departed, seen := c.roster.departed(c.now), c.roster.sightings()
+	// the leader could not release the lease
+	maps.DeleteFunc(c.faults, func(process string, r status.Replica) bool {
+		return !out.LedBy(r) && (slices.Contains(departed, process) || c.isReplaced(r, seen))
+	})
 	all := slices.AppendSeq(slices.Collect(maps.Values(c.present)), maps.Values(c.faults))
-	out.Replicas = slices.SortedFunc(slices.Values(all), func(a, b status.Replica) int { return strings.Compare(a.Name, b.Name) })
+	out.Replicas = slices.SortedFunc(slices.Values(all), func(a, b status.Replica) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Process(), b.Process()))
+	})
 	return out
 }

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -16,10 +17,23 @@ const (
 	mostReplicas = 256
 )
 
-// target is a replica of this shard, as others name it.
+// target is a process of a replica of this shard, as others name it.
 type target struct {
-	name, url string
-	lastSeen  time.Time
+	name, instance, url string // the instance is empty if it runs an older version, or who names it does
+	lastSeen            time.Time
+}
+
+// process is what a replica's process is known by: two of them may have one name, one after the other or at a time.
+func (t target) process() string { return cmp.Or(t.instance, t.name) }
+
+// is reports whether t is the process that has answered as r. Whoever knows no instance may still mean it.
+func (t target) is(r status.Replica) bool {
+	return t.process() == r.Process() || t.instance == "" && t.name == r.Name && (t.url == r.URL || t.url == "")
+}
+
+// leaderOf returns the process that an election names as the leader.
+func leaderOf(e status.Election, now time.Time) target {
+	return target{e.Leader, e.LeaderInstance, e.LeaderURL, now}
 }
 
 // recent is for how long a replica counts as seen now: nobody who knows it looks less often. hasty is how long one may
@@ -30,10 +44,10 @@ const recent, hasty = 3 * lookEvery, 250 * time.Millisecond
 // roster is the list of the replicas of this shard. The zero value is empty. Any goroutine may call its methods at any
 // time.
 type roster struct {
-	mu     sync.Mutex
-	byName map[string]target
-	// departures are the replicas that have ended in order. A process has a name of its own, so they do not come
-	// back.
+	mu        sync.Mutex
+	byProcess map[string]target
+	// departures are the processes that have ended in order. They do not come back: a replica that is started anew
+	// has another process.
 	departures map[string]departure
 }
 
@@ -51,9 +65,9 @@ func (r *roster) note(now time.Time, by status.Replica) []target {
 	others := knownBy(now, by)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, t := range r.byName {
+	for process, t := range r.byProcess {
 		if now.Sub(t.lastSeen) > memory {
-			delete(r.byName, name)
+			delete(r.byProcess, process)
 		}
 	}
 	for _, t := range others {
@@ -68,78 +82,76 @@ func knownBy(now time.Time, by status.Replica) (others []target) {
 		if e == nil {
 			continue
 		}
-		if e.Leader != "" && e.Leader != by.Name {
-			others = append(others, target{e.Leader, e.LeaderURL, now})
-		}
+		others = append(others, leaderOf(*e, now))
 		for _, s := range e.Standbys {
-			if s.Replica != "" && s.Replica != by.Name {
-				others = append(others, target{s.Replica, s.URL, now})
-			}
+			others = append(others, target{s.Replica, s.Instance, s.URL, now})
 		}
 	}
-	return others
+	return slices.DeleteFunc(others, func(t target) bool { return t.name == "" || t.is(by) })
 }
 
 // noteAnswer records that a replica has answered.
-func (r *roster) noteAnswer(now time.Time, name, url string) {
+func (r *roster) noteAnswer(now time.Time, by status.Replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.record(target{name, url, now})
+	r.record(target{by.Name, by.Instance, by.URL, now})
 }
 
 // record needs mu.
 func (r *roster) record(t target) {
-	if _, left := r.departures[t.name]; left {
+	process := t.process()
+	if _, left := r.departures[process]; left {
 		return
 	}
-	if r.byName == nil {
-		r.byName = map[string]target{}
+	if r.byProcess == nil {
+		r.byProcess = map[string]target{}
 	}
-	if _, ok := r.byName[t.name]; ok || len(r.byName) < mostReplicas {
-		r.byName[t.name] = t
+	if _, ok := r.byProcess[process]; ok || len(r.byProcess) < mostReplicas {
+		r.byProcess[process] = t
 	}
 }
 
-// leave records that replicas have ended in order. first: they have said so themselves. Others are told of these only:
-// two replicas that told each other what they were told would never forget.
-func (r *roster) leave(now time.Time, first bool, names ...string) {
+// leave records that processes have ended in order. first: they have said so themselves. Others are told of these only:
+// two replicas that told each other what they were told would never forget. The name of a replica stands for all its
+// processes that are known by then.
+func (r *roster) leave(now time.Time, first bool, processes ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetDeparted(now)
 	if r.departures == nil {
 		r.departures = map[string]departure{}
 	}
-	for _, name := range names {
-		delete(r.byName, name)
-		before, ok := r.departures[name]
-		if isNews := !ok || first && !before.first; isNews && (ok || len(r.departures) < mostReplicas) {
-			r.departures[name] = departure{now, first}
+	for _, process := range processes {
+		before, ok := r.departures[process]
+		isNews := !ok || first && !before.first
+		maps.DeleteFunc(r.byProcess, func(key string, t target) bool { return key == process || isNews && t.name == process })
+		if isNews && (ok || len(r.departures) < mostReplicas) {
+			r.departures[process] = departure{now, first}
 		}
 	}
 }
 
-// departedNames returns the replicas that have ended in order, for as long as others might remember them, ordered by
-// name.
-func (r *roster) departedNames(now time.Time) []string {
+// departed returns the processes that have ended in order, for as long as others might remember them, ordered by name.
+func (r *roster) departed(now time.Time) []string {
 	return r.departedIf(now, func(departure) bool { return true })
 }
 
-// tellable returns those of departedNames that others are told of.
+// tellable returns those of departed that others are told of.
 func (r *roster) tellable(now time.Time) []string {
 	return r.departedIf(now, func(d departure) bool { return d.first })
 }
 
-func (r *roster) departedIf(now time.Time, which func(departure) bool) (names []string) {
+func (r *roster) departedIf(now time.Time, which func(departure) bool) (processes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetDeparted(now)
-	for name, d := range r.departures {
+	for process, d := range r.departures {
 		if which(d) {
-			names = append(names, name)
+			processes = append(processes, process)
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(processes)
+	return processes
 }
 
 // forgetDeparted needs mu.
@@ -147,19 +159,30 @@ func (r *roster) forgetDeparted(now time.Time) {
 	maps.DeleteFunc(r.departures, func(_ string, d departure) bool { return now.Sub(d.at) > memory })
 }
 
-// forget removes a replica: another one has its address now.
-func (r *roster) forget(name string) {
+// forget removes a process: another one has its address now.
+func (r *roster) forget(process string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.byName, name)
+	delete(r.byProcess, process)
+}
+
+// sightings returns when each process was last seen.
+func (r *roster) sightings() map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]time.Time{}
+	for process, t := range r.byProcess {
+		out[process] = t.lastSeen
+	}
+	return out
 }
 
 // list returns the replicas, those that were seen last first.
 func (r *roster) list() []target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]target, 0, len(r.byName))
-	for _, t := range r.byName {
+	out := make([]target, 0, len(r.byProcess))
+	for _, t := range r.byProcess {
 		out = append(out, t)
 	}
 	slices.SortFunc(out, func(a, b target) int { return b.lastSeen.Compare(a.lastSeen) })

@@ -47,7 +47,7 @@ func (s *Survey) latestTerms(ctx context.Context) []status.Term {
 // explain returns the latest terms with what the leader says of its own, which it records only when its takeover is
 // over.
 func explain(terms []status.Term, of status.Shard) []status.Term {
-	n := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return r.Name == of.Leader && of.Leader != "" })
+	n := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return of.LedBy(r) })
 	if n < 0 || len(terms) == 0 || terms[0].Trigger != "" || terms[0].Epoch != of.Replicas[n].Election.Epoch {
 		return terms
 	}

@@ -38,8 +38,8 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 	add("system:admin", "https://front/shards/root/clusters/system:admin", "admin", "ca")
 	add("root", "https://front/clusters/root", "admin", "ca")
-	add("root/replica-0", "https://a/clusters/root", "admin", "ca")
-	add("eu1/replica-1", "https://b/clusters/root", "admin", "ca")
+	add("root-replica-0", "https://a/clusters/root", "admin", "ca")
+	add("eu1-replica-1", "https://b/clusters/root", "admin", "ca")
 	add("replica-2", "https://stranger", "other", "ca")
 	add("replica-3", "https://elsewhere", "admin", "another ca")
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestWhoIsAsked(t *testing.T) {
 		want            []string
 	}{
 		{"system:admin", "", []string{"https://front/shards/root", "https://b", "https://a"}},
-		{"root/replica-0", "", []string{"https://a", "https://b"}},
+		{"root-replica-0", "", []string{"https://a", "https://b"}},
 		{"system:admin", "https://c:1/", []string{"https://c:1", "https://c:1/shards/root"}},
 		{"root", "https://c:1", []string{"https://c:1"}},
 	} {

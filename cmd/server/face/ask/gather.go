@@ -10,7 +10,7 @@ import (
 
 // Replica is what was gathered of a replica.
 type Replica struct {
-	Shard, Name string
+	Shard, Name, Instance string
 	// State is that of its election.
 	State string
 	// Fault says why this machine could not ask it.
@@ -57,7 +57,7 @@ func each(of status.Installation, do func(r status.Replica, into *Replica) error
 	var running sync.WaitGroup
 	for _, s := range of.Shards {
 		for _, r := range s.Replicas {
-			one := &Replica{Shard: s.Name, Name: r.Name, State: r.Election.State, Fault: r.Fault}
+			one := &Replica{Shard: s.Name, Name: r.Name, Instance: r.Instance, State: r.Election.State, Fault: r.Fault}
 			all = append(all, one)
 			if one.Fault != "" {
 				continue

@@ -25,9 +25,9 @@ type Place struct {
 	Config *rest.Config
 }
 
-// replicaContext are the names that `regent dev` gives to the contexts of single replicas: replica-0, or eu1/replica-0
+// replicaContext are the names that `regent dev` gives to the contexts of single replicas: replica-0, or eu1-replica-0
 // in an installation.
-var replicaContext = regexp.MustCompile(`(^|/)replica-[0-9]+$`)
+var replicaContext = regexp.MustCompile(`(^|-)replica-[0-9]+$`)
 
 // Places returns whom to ask, in this order: the server of the context, or the one named instead, and then single
 // replicas of the same cluster, for when the first does not run. They are of the same cluster if they share the

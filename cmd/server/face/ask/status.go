@@ -86,7 +86,7 @@ func (c *Client) shard(of status.Installation, name string) (places []Place) {
 	s := find(of, name)
 	for _, leads := range []bool{true, false} {
 		for _, r := range s.Replicas {
-			if r.URL != "" && (r.Name == s.Leader) == leads {
+			if r.URL != "" && s.LedBy(r) == leads {
 				places = append(places, c.places[0].At(r.URL))
 			}
 		}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/regent-project/regent/pkg/server/status"
@@ -74,6 +75,7 @@ func FactsOfTerms(terms status.Terms) (facts []Fact) {
 
 // Changes returns a line for each fact that is new, has changed, or is gone.
 func Changes(at time.Time, before, after []Fact) (lines []string) {
+	before, after = numbered(before), numbered(after)
 	known := map[string]Fact{}
 	for _, f := range before {
 		known[f.Key] = f
@@ -92,6 +94,18 @@ func Changes(at time.Time, before, after []Fact) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// numbered tells facts of one key apart: two replicas may have one name.
+func numbered(facts []Fact) []Fact {
+	facts = slices.Clone(facts)
+	number := map[string]int{}
+	for i, f := range facts {
+		if number[f.Key]++; number[f.Key] > 1 {
+			facts[i].Key = fmt.Sprintf("%s (%d)", f.Key, number[f.Key])
+		}
+	}
+	return facts
 }
 
 func (f Fact) compared() string { return orElse(f.state, f.Text) }

@@ -73,7 +73,7 @@ func (p *page) leadership(s status.Shard) string {
 		return text
 	}
 	text := fmt.Sprintf("%s leads", s.Leader)
-	if silent(s, s.Leader) {
+	if slices.ContainsFunc(s.Replicas, func(r status.Replica) bool { return s.LedBy(r) && r.Fault != "" }) {
 		text = fmt.Sprintf("%s holds the lease, and %s; it has led", s.Leader, p.bad("does not answer"))
 	}
 	if e.Since.IsZero() {
@@ -92,17 +92,13 @@ func (p *page) leadership(s status.Shard) string {
 	return text
 }
 
-func silent(s status.Shard, replica string) bool {
-	return slices.ContainsFunc(s.Replicas, func(r status.Replica) bool { return r.Name == replica && r.Fault != "" })
-}
-
 // leading returns what the leader says of its election, or what its standbys say if it cannot be asked.
 func leading(s status.Shard) (status.Election, bool) {
 	if s.Leader == "" {
 		return status.Election{}, false
 	}
 	for _, r := range s.Replicas {
-		if r.Name == s.Leader && r.Fault == "" {
+		if s.LedBy(r) && r.Fault == "" {
 			return r.Election, true
 		}
 	}

@@ -173,7 +173,7 @@ func (x *patient) version() {
 	}
 	for _, s := range x.Of.Shards {
 		for _, r := range s.Replicas {
-			if s.Name == x.Shard && r.Name == x.Name && r.Version != "" {
+			if s.Name == x.Shard && r.Name == x.Name && r.Instance == x.Instance && r.Version != "" {
 				its = r.Version
 			}
 		}

@@ -54,3 +54,8 @@ export const cordon = (shard, cordoned) =>
     method: 'PATCH', type: 'application/merge-patch+json',
     body: JSON.stringify({metadata: {annotations: {'experimental.core.kcp.io/unschedulable': cordoned ? 'true' : null}}}),
   });
+
+// leaderOf returns the replica that leads a shard, if it is listed. Two may have one name.
+export function leaderOf({replicas, leader, leaderInstance}) {
+  return replicas?.find(r => r.name === leader && (!leaderInstance || !r.instance || r.instance === leaderInstance));
+}

@@ -1,5 +1,6 @@
 // What the controllers of a replica do.
 import {html, Component} from './html.js';
+import {leaderOf} from './api.js';
 import {ago, lasting, secondsBetween} from './words.js';
 
 const bad = new Set(['failed', 'stalled', 'late', 'restarting']);
@@ -11,8 +12,8 @@ export class Controllers extends Component {
   }
 
   render({installation}) {
-    const replicas = installation.shards.flatMap(s => (s.replicas || []).filter(r => !r.fault).map(r => ({...r, leads: r.name === s.leader})));
-    const key = r => `${r.shard}/${r.name}`;
+    const replicas = installation.shards.flatMap(s => (s.replicas || []).filter(r => !r.fault).map(r => ({...r, leads: r === leaderOf(s)})));
+    const key = r => `${r.shard}/${r.instance || r.name}`;
     const chosen = replicas.find(r => key(r) === this.state.of) || replicas.find(r => r.leads) || replicas[0];
     return html`
       <section aria-labelledby="controllers">

@@ -81,7 +81,7 @@ async function follow() {
 // askForTerms asks for the history of each shard now and then, and at once if its epoch has changed.
 function askForTerms() {
   for (const shard of state.installation.shards) {
-    const epoch = shard.replicas?.find(r => r.name === shard.leader)?.election.epoch;
+    const epoch = api.leaderOf(shard)?.election.epoch;
     const known = state.terms[shard.name];
     if (shard.fault || (known && known.epoch === epoch && Date.now() - known.asked < termsEvery)) continue;
     state.terms[shard.name] = {...known, epoch, asked: Date.now()};

@@ -22,7 +22,7 @@ export function Map({installation, act}) {
 
 function Shard({shard, root, fronts, triggers, act}) {
   const replicas = shard.replicas || [];
-  const leader = replicas.find(r => r.name === shard.leader);
+  const leader = api.leaderOf(shard);
   const others = replicas.filter(r => r !== leader);
   return html`
     <li class=${`shard ${shard.fault ? 'fault broken' : brokenness(unasked(shard, fronts).length, fronts.length)}`}>
@@ -32,7 +32,7 @@ function Shard({shard, root, fronts, triggers, act}) {
         <${AskedBy} shard=${shard} fronts=${fronts} />
         ${leader ? html`<${Leader} replica=${leader} shard=${shard} triggers=${triggers} act=${act} />` : html`<p class="nobody">nobody is known to lead</p>`}
         <ul class="standbys" aria-label=${`Replicas of ${shard.name} that do not lead`}>
-          ${others.map(r => html`<${Standby} key=${r.name} replica=${r} shard=${shard} led=${!!leader} act=${act} />`)}
+          ${others.map(r => html`<${Standby} key=${r.instance || r.name} replica=${r} shard=${shard} led=${!!leader} act=${act} />`)}
         </ul>
         <p class="acts">
           <button type="button" onClick=${() => act(cordon(shard))}>${shard.cordoned ? 'Uncordon' : 'Cordon'} ${shard.name}</button>
@@ -92,7 +92,7 @@ function NotReady({replica}) {
 }
 
 function stepDown(shard, to) {
-  const leader = shard.replicas.find(r => r.name === shard.leader);
+  const leader = api.leaderOf(shard);
   return {
     title: to ? `Hand over to ${to}` : `Have ${shard.leader} step down`,
     verb: to ? 'hand over' : 'step down',
