@@ -224,6 +224,20 @@ func TestTextFitsANarrowTerminal(t *testing.T) {
 	}
 }
 
+// Two replicas of one name are two, and do not take turns.
+func TestReplicasOfOneNameDoNotChange(t *testing.T) {
+	for _, f := range statustest.Faults() {
+		if f.Name == "two replicas have one name" {
+			if lines := view.Changes(statustest.Now, view.Facts(f.Of), view.Facts(f.Of)); len(lines) > 0 {
+				t.Errorf("%q", lines)
+			}
+			if lines := view.Changes(statustest.Now, nil, view.Facts(f.Of)); len(lines) != 3 || !strings.Contains(lines[2], statustest.A+" (2): standing by") {
+				t.Errorf("%q", lines)
+			}
+		}
+	}
+}
+
 // Ages in the text of a problem are no change.
 func TestAProblemThatGetsOlderIsNoChange(t *testing.T) {
 	problem := status.Problem{Severity: status.Critical, Kind: "no-leader", Shard: "root", What: "Nobody leads, for 3s."}

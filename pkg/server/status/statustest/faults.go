@@ -40,21 +40,21 @@ func lone(name string, kinds []string, change func(a, b *status.Replica)) Fault 
 func away(of *status.Installation, index int, fault string) {
 	r := &of.Shards[0].Replicas[index]
 	of.By = of.Shards[0].Replicas[1-index].Name
-	*r = status.Replica{Shard: r.Shard, Name: r.Name, URL: r.URL, Fault: fault}
+	*r = status.Replica{Shard: r.Shard, Name: r.Name, Instance: r.Instance, URL: r.URL, Fault: fault}
 }
 
 // failovers are the lines of docs/FAILOVER.md's first table, as they look while nobody has succeeded yet, and what else
 // keeps a shard from being led.
 func failovers() []Fault {
 	standing := func(e *status.Election, leaderless float64, last string) {
-		e.State, e.Holder, e.Leader, e.Leaderless, e.LastStepDown, e.Contact, e.Standbys = "standing by", "", "", leaderless, last, &status.Contact{State: "idle"}, nil
+		e.State, e.Holder, e.Leader, e.LeaderInstance, e.Leaderless, e.LastStepDown, e.Contact, e.Standbys = "standing by", "", "", "", leaderless, last, &status.Contact{State: "idle"}, nil
 	}
 	nobody := func(name string, leaderless float64, last string) Fault {
 		f := lone(name, []string{"no-leader"}, func(a, b *status.Replica) {
 			standing(&a.Election, leaderless, last)
 			standing(&b.Election, leaderless, last)
 		})
-		f.Of.Shards[0].Leader = ""
+		f.Of.Shards[0].Leader, f.Of.Shards[0].LeaderInstance = "", ""
 		return f
 	}
 	gone := func(name, fault, contact string, kinds ...string) Fault {
@@ -76,13 +76,16 @@ func failovers() []Fault {
 		r.Election.Renewed = Now.Add(-9 * time.Second)
 		r.NotReady = []status.Check{{Name: "etcd", Error: "https://etcd-0:2379 does not answer: connection refused"}}
 	}
-	noEtcd.Of.Shards[0].Leader = A
+	noEtcd.Of.Shards[0].Leader, noEtcd.Of.Shards[0].LeaderInstance = A, instance(A)
 	noEtcd.Kinds = []string{"not-ready", "not-ready", "renewal-late"}
 	expired := gone("none of this can be seen", "no answer in 2s", "unreachable", "no-leader", "replica-silent", "contact")
 	expired.Of.Shards[0].Replicas[1].Election.Leaderless = 4
+	back := gone("the leader's process dies and is back under its name, and nobody has succeeded it", "another process of its name answers at its address: it was started anew", "dead", "replica-silent", "contact")
+	back.Of.Shards[0].Replicas[1].Name, back.Of.By = A, A
+	back.Of.Shards[0].Replicas[1].Instance = A + "_99999999"
 	released := nobody("the leader releases: SIGTERM, a step down, a rolling update", 0.004, "asked by admin: node maintenance")
 	return []Fault{
-		released, deleted, noEtcd, expired,
+		released, deleted, noEtcd, expired, back,
 		gone("the leader's process dies, whatever of", "connection refused", "dead", "replica-silent", "contact"),
 		lone("the leader cannot renew, and a standby could", []string{"renewal-late"}, func(a, b *status.Replica) {
 			a.Election.Renewed, b.Election.Renewed = Now.Add(-6*time.Second), Now.Add(-6*time.Second)
@@ -128,7 +131,7 @@ func foreign() Fault {
 			r.Election = status.Election{Lease: "kube-system/regent-controllers", Mode: "lease", State: "standing by", Epoch: 9, Holder: "someone", Duration: 3600, Leaderless: 61, Unaccounted: true}
 		}
 	})
-	f.Of.Shards[0].Leader = ""
+	f.Of.Shards[0].Leader, f.Of.Shards[0].LeaderInstance = "", ""
 	return f
 }
 

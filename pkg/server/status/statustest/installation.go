@@ -13,8 +13,8 @@ var Now = time.Date(2026, time.November, 23, 10, 0, 0, 0, time.UTC)
 
 // The replicas of shard root. A leads.
 const (
-	A = "host-a_1a2b3c4d"
-	B = "host-b_5e6f7a8b"
+	A = "host-a-6443"
+	B = "host-b-6443"
 )
 
 // Lone returns a shard of two replicas, all of which is well. Callers may change it.
@@ -25,7 +25,7 @@ func Lone() status.Installation {
 // Three returns an installation of three shards and two fronts, all of which is well. Callers may change it.
 func Three() status.Installation {
 	all := Lone()
-	all.Shards = append(all.Shards, shard("eu1", "eu-a_11111111", "eu-b_22222222", "10.0.1"), shard("us1", "us-a_33333333", "us-b_44444444", "10.0.2"))
+	all.Shards = append(all.Shards, shard("eu1", "eu-a-6443", "eu-b-6443", "10.0.1"), shard("us1", "us-a-6443", "us-b-6443", "10.0.2"))
 	for i := range all.Shards {
 		for j := range all.Shards[i].Replicas {
 			for _, other := range all.Shards {
@@ -43,9 +43,9 @@ func Three() status.Installation {
 func shard(name, leader, standby, network string) status.Shard {
 	a, b := replica(name, leader, "https://"+network+".1:6443"), replica(name, standby, "https://"+network+".2:6443")
 	a.Election = status.Election{
-		Lease: "kube-system/regent-controllers", Mode: "lease", State: "leading", Epoch: 5, Holder: leader + "_term", Leader: leader,
+		Lease: "kube-system/regent-controllers", Mode: "lease", State: "leading", Epoch: 5, Holder: leader + "_term", Leader: leader, LeaderInstance: a.Instance,
 		Since: Now.Add(-72 * time.Hour), Renewed: Now.Add(-1200 * time.Millisecond), Duration: 15, LastStepDown: "asked by admin: node maintenance",
-		Standbys: []status.Standby{{Replica: standby, URL: b.URL, Mode: "lease"}},
+		Standbys: []status.Standby{{Replica: standby, Instance: b.Instance, URL: b.URL, Mode: "lease"}},
 	}
 	b.Election = a.Election
 	b.Election.State, b.Election.Standbys = "standing by", nil
@@ -59,12 +59,15 @@ func shard(name, leader, standby, network string) status.Shard {
 		}
 		b.Controllers = append(b.Controllers, c)
 	}
-	return status.Shard{Name: name, Clusters: 120, Leader: leader, Replicas: []status.Replica{a, b}, Terms: Terms(name, leader, standby).Terms}
+	return status.Shard{Name: name, Clusters: 120, Leader: leader, LeaderInstance: a.Instance, Replicas: []status.Replica{a, b}, Terms: Terms(name, leader, standby).Terms}
 }
+
+// instance returns the name of the process of a replica.
+func instance(replica string) string { return replica + "_1a2b3c4d" }
 
 func replica(shard, name, url string) status.Replica {
 	return status.Replica{
-		Shard: shard, Name: name, URL: url, Version: "v1.37.2+regent.1", Started: Now.Add(-240 * time.Hour), Observed: Now,
+		Shard: shard, Name: name, Instance: instance(name), URL: url, Version: "v1.37.2+regent.1", Started: Now.Add(-240 * time.Hour), Observed: Now,
 		Etcd:         []status.Member{{Endpoint: "https://etcd-0:2379", Serves: true}, {Endpoint: "https://etcd-1:2379", Serves: true}, {Endpoint: "https://etcd-2:2379", Serves: true}},
 		Certificates: []status.Certificate{{Name: "authority", Expires: Now.AddDate(9, 0, 0)}, {Name: "admin", Expires: Now.AddDate(9, 0, 0)}},
 	}

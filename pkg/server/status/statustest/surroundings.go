@@ -45,6 +45,7 @@ func surroundings() []Fault {
 			i.Shards[0].Replicas[0].Election.Standbys = nil
 			return i
 		}()},
+		lone("two replicas have one name", []string{"same-name"}, func(_, b *status.Replica) { b.Name, b.Instance = A, A+"_5e6f7a8b" }),
 		lone("a replica is not ready", []string{"not-ready"}, func(_, b *status.Replica) {
 			b.NotReady = []status.Check{{Name: "etcd-history", Error: "etcd is at revision 120, and was at 4711"}, {Name: "informers", Error: "workspaces is not synced"}}
 		}),

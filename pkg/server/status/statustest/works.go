@@ -9,15 +9,15 @@ import (
 // works are faults of controllers.
 func works() []Fault {
 	quarantined := lone("a controller does not stop", []string{"quarantined", "controller-late"}, func(a, b *status.Replica) {
-		b.Election.State, b.Election.Standbys = "leading", []status.Standby{{Replica: a.Name, Mode: "lease"}}
+		b.Election.State, b.Election.Standbys = "leading", []status.Standby{{Replica: a.Name, Instance: a.Instance, Mode: "lease"}}
 		b.Election.Epoch, b.Election.Contact, b.Election.Since = 6, nil, Now.Add(-50*time.Second)
-		a.Election.State, a.Election.Standbys, a.Election.Epoch, a.Election.Leader = "quarantined", nil, 6, B
+		a.Election.State, a.Election.Standbys, a.Election.Epoch, a.Election.Leader, a.Election.LeaderInstance = "quarantined", nil, 6, B, b.Instance
 		a.Election.Contact = &status.Contact{State: "alive", Heard: Now, AllowedSilence: 0.8}
 		of(a, "workspace", func(c *status.Controller) {
 			c.State, c.Since, c.Stacks = "late", Now.Add(-66*time.Second), "goroutine 118 [chan receive, 1 minutes]:\nexample.invalid/workspace.(*Controller).reconcile(...)\n\tworkspace.go:120 +0x1c\n"
 		})
 	})
-	quarantined.Of.Shards[0].Leader = B
+	quarantined.Of.Shards[0].Leader, quarantined.Of.Shards[0].LeaderInstance = B, instance(B)
 	return []Fault{
 		quarantined,
 		lone("a controller fails again and again", []string{"controller-restarting"}, leaders("workspace", func(c *status.Controller) {
