@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -77,4 +78,43 @@ func TestOneReplicaTellsOfThoseThatWereKilledOrHang(t *testing.T) {
 	harness.Eventually(t, "the standby that hangs has a fault", func() bool { return told() != "" })
 	standby[0].Signal(syscall.SIGCONT)
 	harness.Eventually(t, "the standby answers again", func() bool { return told() == "" })
+
+	killed := replicaOf(leader)
+	leader.Again()
+	leader.WaitReady()
+	harness.Eventually(t, "it logs its name", func() bool { return replicaOf(leader) != "" })
+	if now := replicaOf(leader); now != killed {
+		t.Errorf("replica %s is called %s when it is started anew", killed, now)
+	}
+	all := func() (names string, faults []string) {
+		told, _ := shardAsToldBy(t, next)
+		for _, r := range told.Replicas {
+			names += r.Name + " "
+			faults = append(faults, r.Fault)
+		}
+		return names, slices.DeleteFunc(faults, func(fault string) bool { return fault == "" })
+	}
+	three, _ := all()
+	harness.Eventually(t, "the killed one is back as the same replica, and nobody has a fault", func() bool {
+		names, faults := all()
+		return names == three && strings.Count(names, " ") == 3 && strings.Contains(names, killed+" ") && len(faults) == 0
+	})
+
+	sameName := func() bool {
+		var of status.Installation
+		code, body := next.Get(status.InstallationPath)
+		return code == 200 && json.Unmarshal([]byte(body), &of) == nil &&
+			slices.ContainsFunc(of.Problems, func(p status.Problem) bool { return p.Kind == "same-name" && p.Replica == killed })
+	}
+	twin := shard.Start(t, "twin", "--replica-name="+killed)
+	harness.Eventually(t, "two of one name are told", func() bool {
+		names, faults := all()
+		return sameName() && strings.Count(names, killed+" ") == 2 && strings.Count(names, " ") == 4 && len(faults) == 0
+	})
+	twin.Signal(syscall.SIGTERM)
+	twin.Wait()
+	harness.Eventually(t, "when one has stopped in order the other one is listed, and has no fault", func() bool {
+		names, faults := all()
+		return !sameName() && names == three && len(faults) == 0
+	})
 }
