@@ -63,6 +63,10 @@ type Candidate struct {
 // Outline returns the names of this replica, its elections, and the time.
 func (d *Describer) Outline() status.Replica {
 	out := status.Replica{Shard: d.Shard, Name: d.Replica, Instance: d.Instance, URL: d.URL, Observed: time.Now(), Election: d.Leader.describe()}
+	if term, phases, ok := d.Terms.Term(); ok && term.Epoch() == out.Election.Epoch {
+		entry := history.NewEntry(term, d.Replica, d.Leader.Status().Past, phases)
+		out.Election.Term = &entry.Term
+	}
 	if d.Electing != nil {
 		electing := d.Electing.describe()
 		out.Electing = &electing

@@ -58,6 +58,9 @@ type shardView struct {
 }
 
 func (d *diagnosis) view(shard Shard) *shardView {
+	if shard.Fault != "" {
+		shard.Terms = nil // they are of before
+	}
 	s := &shardView{diagnosis: d, Shard: shard}
 	for _, r := range shard.Replicas {
 		if r.Fault != "" {

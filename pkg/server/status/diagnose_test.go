@@ -169,9 +169,15 @@ func TestOnlyTermsThatNobodyAskedForAreFlapping(t *testing.T) {
 					Epoch: int64(9 - n), Replica: statustest.A, Began: statustest.Now.Add(-time.Duration(1+n) * time.Minute), EndCause: c.cause, EndReason: c.reason,
 				})
 			}
-			flaps := slices.ContainsFunc(status.Diagnose(of, statustest.Now), func(p status.Problem) bool { return p.Kind == "flapping" })
-			if flaps != c.want {
-				t.Errorf("flapping: %v, want %v", flaps, c.want)
+			flaps := func() bool {
+				return slices.ContainsFunc(status.Diagnose(of, statustest.Now), func(p status.Problem) bool { return p.Kind == "flapping" })
+			}
+			if got := flaps(); got != c.want {
+				t.Errorf("flapping: %v, want %v", got, c.want)
+			}
+			of.Shards[0] = status.Shard{Name: of.Shards[0].Name, Fault: "it does not answer", Terms: of.Shards[0].Terms}
+			if flaps() {
+				t.Error("a shard that does not answer is flapping, as it was before")
 			}
 		})
 	}

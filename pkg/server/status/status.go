@@ -51,8 +51,11 @@ type Installation struct {
 // Shard is one etcd keyspace and the replicas that serve it.
 type Shard struct {
 	Name string `json:"name"`
-	// Fault says why nothing is known of the shard. The other fields below are empty then.
-	Fault string `json:"fault,omitempty"`
+	// Fault says why nothing is known of the shard. The other fields below are empty then, but for Terms, as they
+	// were when it last answered the replica that made the answer, and Heard, when that was. Both are empty if it
+	// never has.
+	Fault string    `json:"fault,omitempty"`
+	Heard time.Time `json:"heard,omitzero"`
 	// Cordoned: it takes no new logical clusters. Clusters counts those that it has; Capacity is its limit, 0 if
 	// there is none.
 	Cordoned bool `json:"cordoned,omitempty"`
@@ -89,8 +92,10 @@ type Replica struct {
 	Instance string `json:"instance,omitempty"`
 	// URL is where others reach this replica: https://<host>:<port>.
 	URL string `json:"url,omitempty"`
-	// Fault says why the replica could not be asked. Then only Name, Instance and URL are known besides.
+	// Fault says why the replica could not be asked. Then only Name, Instance, URL and Seen are known besides: when it
+	// last answered, or another replica was in contact with it, as far as the one knows that made the answer.
 	Fault   string    `json:"fault,omitempty"`
+	Seen    time.Time `json:"seen,omitzero"`
 	Version string    `json:"version,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	// Observed is when the replica answered, by its own clock.
@@ -159,6 +164,9 @@ type Election struct {
 	Duration int32     `json:"leaseDurationSeconds,omitempty"`
 	// Trigger says why the replica campaigned for the term in which it leads, as in Term. Only the leader knows it.
 	Trigger string `json:"trigger,omitempty"`
+	// Term is the term in which the replica leads, as it will be recorded when its takeover is measured: with the gap
+	// before it, and with the phases that are over. Only the leader knows it.
+	Term *Term `json:"term,omitempty"`
 	// Leaderless is for how many seconds the replica has known no leader.
 	Leaderless float64 `json:"leaderlessSeconds,omitempty"`
 	// LastStepDown says why a holder last gave the lease up.

@@ -140,7 +140,11 @@ func (c *census) supersede(a answer) {
 }
 
 func (c *census) noteFault(t target, fault string) {
-	c.faults[t.process()] = status.Replica{Shard: c.cfg.Name, Name: t.name, Instance: t.instance, URL: t.url, Fault: fault}
+	out := status.Replica{Shard: c.cfg.Name, Name: t.name, Instance: t.instance, URL: t.url, Fault: fault}
+	if e := c.self.Election; t.process() != cmp.Or(e.LeaderInstance, e.Leader) { // of which the Lease tells, whether it lives or not
+		out.Seen = t.lastSeen
+	}
+	c.faults[t.process()] = out
 }
 
 // isReplaced reports whether a process that does not answer has ended, and its replica was started anew: nobody follows

@@ -82,6 +82,7 @@ type Survey struct {
 	shard        cache[status.Shard]
 	installation cache[status.Installation]
 	terms        cache[outcome[status.Terms]]
+	past         past
 }
 
 // New returns a Survey that asks nobody yet.
@@ -206,9 +207,10 @@ func (s *Survey) askShard(ctx context.Context, name string) status.Shard {
 		err = fmt.Errorf("it answers as shard %q", out.Name)
 	}
 	if err != nil {
-		return status.Shard{Name: name, Fault: oneLine(err), Replicas: []status.Replica{}}
+		return s.past.of(name, oneLine(err))
 	}
-	out.Fault = ""
+	out.Fault, out.Heard = "", time.Time{}
+	s.past.note(out, time.Now())
 	if out.Replicas == nil {
 		out.Replicas = []status.Replica{}
 	}

@@ -437,3 +437,48 @@ func TestAnAnswerAboutTheLeaderBeforeIsNotFresh(t *testing.T) {
 		}
 	}
 }
+
+func TestAShardThatFallsSilentKeepsItsHistory(t *testing.T) {
+	h := newHouse(t)
+	silent := errors.New("nobody answers")
+	answers := true
+	s := h.survey(follower("self", ""), func(c *Config) {
+		c.Ask = func(_ context.Context, shard, _ string, _ time.Duration, _ int64) ([]byte, error) {
+			if !answers {
+				return nil, silent
+			}
+			return json.Marshal(status.Shard{Name: shard, Leader: "a", Clusters: 3, Replicas: []status.Replica{{Name: "a"}}, Terms: []status.Term{{Epoch: 4, Replica: "a"}}})
+		}
+	})
+	before := time.Now()
+	if got := s.askShard(t.Context(), "eu1"); got.Fault != "" || !got.Heard.IsZero() {
+		t.Errorf("a shard that answers: %+v", got)
+	}
+	answers = false
+	got := s.askShard(t.Context(), "eu1")
+	if got.Name != "eu1" || got.Fault != silent.Error() || len(got.Terms) != 1 || got.Terms[0].Epoch != 4 || got.Heard.Before(before) || got.Heard.After(time.Now()) {
+		t.Errorf("a shard that has fallen silent: %+v; want its terms, and when it was heard", got)
+	}
+	if got.Leader != "" || len(got.Replicas) != 0 || got.Clusters != 0 {
+		t.Errorf("a shard that has fallen silent: %+v; its leader may be another one by now", got)
+	}
+	if got := s.askShard(t.Context(), "us1"); !got.Heard.IsZero() || len(got.Terms) != 0 {
+		t.Errorf("a shard that never answered: %+v", got)
+	}
+}
+
+func TestAReplicaThatIsGoneSaysSinceWhen(t *testing.T) {
+	h := newHouse(t)
+	gone := status.Standby{Replica: "gone", URL: "https://127.0.0.1:1"}
+	s := h.survey(status.Replica{Shard: "root", Name: "self", Election: status.Election{State: "leading", Leader: "self"}})
+	seen := time.Now().Add(-time.Minute)
+	s.roster.note(seen, status.Replica{Name: "self", Election: status.Election{Leader: "self", Standbys: []status.Standby{gone}}})
+	for _, r := range s.Shard(t.Context()).Replicas {
+		if r.Name == "gone" && (r.Fault == "" || !r.Seen.Equal(seen)) {
+			t.Errorf("%+v; want that it was seen at %v", r, seen)
+		}
+		if r.Name == "self" && !r.Seen.IsZero() {
+			t.Errorf("a replica that answers was seen at %v", r.Seen)
+		}
+	}
+}

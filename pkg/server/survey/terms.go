@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,11 +49,15 @@ func (s *Survey) latestTerms(ctx context.Context) []status.Term {
 // over.
 func explain(terms []status.Term, of status.Shard) []status.Term {
 	n := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return of.LedBy(r) })
-	if n < 0 || len(terms) == 0 || terms[0].Trigger != "" || terms[0].Epoch != of.Replicas[n].Election.Epoch {
+	if n < 0 || len(terms) == 0 || len(terms[0].Phases) > 0 || terms[0].Epoch != of.Replicas[n].Election.Epoch {
 		return terms
 	}
+	leading := of.Replicas[n].Election
 	terms = slices.Clone(terms) // others have the same
-	terms[0].Trigger = of.Replicas[n].Election.Trigger
+	terms[0].Trigger = cmp.Or(terms[0].Trigger, leading.Trigger)
+	if leading.Term != nil {
+		terms[0].Phases, terms[0].Gap = leading.Term.Phases, leading.Term.Gap
+	}
 	return terms
 }
 

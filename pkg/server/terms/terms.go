@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -51,6 +52,13 @@ type Runner struct {
 	cfg    Config
 	probes map[controllers.Scope]*supervisor.Probe // of the sets of controllers that run
 	late   lateControllers
+	term   atomic.Pointer[beginning] // of the leader's term that goes on
+}
+
+// beginning is a term of the leader, with what measures how it began.
+type beginning struct {
+	term     election.Term
+	timeline *timeline
 }
 
 // New returns a Runner that runs nothing yet. It registers the metrics of the controllers.
@@ -143,11 +151,23 @@ func (r *Runner) Leader(scopes ...controllers.Scope) election.LeadFunc {
 func (r *Runner) lead(ctx context.Context, leader *supervisor.Leader[controllers.Deps], term election.Term) error {
 	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Lease, term.Epoch(), term.Takeover())
 	defer measured()
+	r.term.Store(&beginning{term, timeline})
+	defer r.term.Store(nil)
 	return r.run(workCtx, set{
 		scope: controllers.LeaderOnly, user: r.cfg.LeaderToken, token: term.Token(), measure: timeline.writes(ctx),
 		begun: func(clients controllers.Clients) func() { return r.record(ctx, timeline, term, clients) },
 		run:   func(ctx context.Context, deps controllers.Deps) error { return leader.Lead(ctx, term, deps) },
 	})
+}
+
+// Term returns the leader's term that goes on, and how long the phases of its takeover took in seconds, as far as they
+// are over. It reports false if no term goes on.
+func (r *Runner) Term() (term election.Term, phases map[string]float64, ok bool) {
+	b := r.term.Load()
+	if b == nil {
+		return term, nil, false
+	}
+	return b.term, b.timeline.phases(), true
 }
 
 // Status is how a controller of the registry is doing on this replica.
