@@ -21,9 +21,11 @@ import (
 type fiction struct {
 	*httptest.Server
 	workspaces int         // below root
+	shards     []string    // on which they are, in turn; empty: they do not say
 	forgets    atomic.Bool // the next page of workspaces is of a snapshot that is forgotten
 	down       atomic.Bool // nothing is answered but the page
 	noHistory  atomic.Bool
+	answers    atomic.Value // what is answered of the installation, if not installation: a string
 }
 
 const now = "2026-01-02T12:00:00Z"
@@ -44,7 +46,12 @@ func makeUp(t *testing.T, workspaces int) *fiction {
 			_ = json.NewEncoder(w).Encode(body)
 		})
 	}
-	answer("/regent/v1/installation", func(*http.Request) (int, any) { return 200, json.RawMessage(installation) })
+	answer("/regent/v1/installation", func(*http.Request) (int, any) {
+		if made, ok := m.answers.Load().(string); ok {
+			return 200, json.RawMessage(made)
+		}
+		return 200, json.RawMessage(installation)
+	})
 	answer("/regent/v1/terms", func(req *http.Request) (int, any) {
 		if m.noHistory.Load() || req.FormValue("shard") != "root" {
 			return 404, map[string]any{"kind": "Status", "message": "the request names no logical cluster"}
@@ -76,7 +83,11 @@ func (m *fiction) page(req *http.Request) (int, any) {
 	limit, _ := strconv.Atoi(req.FormValue("limit"))
 	items, metadata := []any{}, map[string]any{}
 	for n := from; n < min(from+limit, m.workspaces); n++ {
-		items = append(items, map[string]any{"metadata": map[string]any{"name": fmt.Sprintf("w%06d", n)}, "spec": map[string]any{"cluster": "c"}, "status": map[string]any{"phase": "Ready"}})
+		labels := map[string]any{}
+		if len(m.shards) > 0 {
+			labels["regent.dev/shard"] = m.shards[n%len(m.shards)]
+		}
+		items = append(items, map[string]any{"metadata": map[string]any{"name": fmt.Sprintf("w%06d", n), "labels": labels}, "spec": map[string]any{"cluster": "c"}, "status": map[string]any{"phase": "Ready"}})
 	}
 	if left := m.workspaces - from - len(items); left > 0 {
 		metadata = map[string]any{"continue": strconv.Itoa(from + limit), "remainingItemCount": left}
@@ -161,35 +172,48 @@ func TestAHundredThousandWorkspacesCanBeShown(t *testing.T) {
 func TestWhoLedWhenIsShown(t *testing.T) {
 	m := makeUp(t, 1)
 	p := openAt(t, m.URL+"/ui/")
-	p.until("a thousand terms and the gaps between them are shown", `document.querySelectorAll('[role=option].term').length === 1000 && document.querySelectorAll('[role=option].gap').length >= 999`)
 	details := `document.querySelector('.details').innerText`
-	p.until("the latest is told, and in sight", details+`.includes('host-0 led, epoch 1000, for 1h, goes on') && document.querySelector('.history .scroller').scrollLeft > 1000`)
+	options := func(kind string) string { return `document.querySelectorAll('[role=option].` + kind + `').length` }
+	p.until("the last day is shown, because something happened in it", options("term")+` === 24 && document.querySelector('.windows [aria-pressed=true]').innerText === '1 d'`)
+	p.until("the latest change is told", details+`.includes('Nobody led for 13 ms before epoch 1000 of host-0')`)
+	if inSight := value[bool](p, `(o => o.right <= innerWidth && o.left >= 0)([...document.querySelectorAll('[role=option].term')].at(-1).getBoundingClientRect())`); !inSight {
+		t.Error("the latest term is not in sight")
+	}
+	// A gap is as wide as it is long, and never more than a hairline if it is short.
+	if wide := value[float64](p, `Math.max(...[...document.querySelectorAll('.gap .line')].map(l => l.width.baseVal.value))`); wide > 2 {
+		t.Errorf("a gap of 13 ms is %v pixels wide in a day", wide)
+	}
+	if label := value[string](p, `[...document.querySelectorAll('.gap.well text')].at(-1).textContent`); label != "13 ms" {
+		t.Errorf("the latest gap says %q", label)
+	}
 	if stops := value[int](p, `document.querySelectorAll('.history [tabindex="0"]').length`); stops != 1 {
 		t.Errorf("Tab stops at %d places of the timeline, want 1", stops)
 	}
+	if ticks := value[int](p, `document.querySelectorAll('.plot .tick').length`); ticks < 4 {
+		t.Errorf("the axis has %d ticks", ticks)
+	}
 	p.do("reach it", evaluate(`document.querySelector('.history [tabindex="0"]').focus()`))
 	p.press(kb.ArrowLeft)
-	p.until("the gap before it is told, with its phases", details+`.includes('Nobody led for 13 ms before epoch 1000') && `+details+`.includes('acquire the lease')`)
+	p.until("the term before is told", details+`.includes('host-1 led for 1h, epoch 999') && `+details+`.includes('ceased to lead (lease lost)')`)
 	p.press(kb.ArrowLeft)
-	p.until("the term before is told", details+`.includes('host-1 led, epoch 999') && `+details+`.includes('ended: lease lost')`)
+	p.until("the gap before that is told, with its phases, to scale", details+`.includes('Nobody led for 13 ms before epoch 999') && `+details+`.includes('acquire the lease 3 ms') && document.querySelector('.details .pictured')`)
+	p.press(kb.End)
+	p.until("the latest is told", details+`.includes('host-0 has led for 1h, epoch 1000')`)
 	p.press(kb.Home)
-	p.until("the first is told", details+`.includes('epoch 1')`)
-	p.screenshot("terms")
-	for _, width := range []int64{390, 1200} {
-		p.show(width, "light")
-		if scroll := value[int64](p, `document.documentElement.scrollWidth`); scroll > width {
-			t.Errorf("at a width of %d the page is %d wide", width, scroll)
-		}
-		p.screenshot(fmt.Sprintf("terms-%d", width))
-	}
+	p.until("the first is told, and in sight, and has the focus", details+`.includes('before epoch 1 of host-1') && document.activeElement.getAttribute('aria-posinset') === '1' && (o => o.right > 0 && o.left < innerWidth)(document.activeElement.getBoundingClientRect())`)
+	p.click("all")
+	p.until("a thousand terms and the gaps between them are shown", options("term")+` === 1000 && `+options("gap")+` >= 999`)
+	p.do("point at the middle", evaluate(`(plot => { const b = plot.getBoundingClientRect(); plot.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + b.width / 2, bubbles: true})); })(document.querySelector('.plot'))`))
+	p.until("the time there is said, to the millisecond, and who led", `/\d\d\.\d{3}.*host-\d led, epoch \d+/.test(document.querySelector('.cursor').innerText)`)
+	p.pictures("terms")
 }
 
 func TestWhatIsWrongIsShown(t *testing.T) {
 	m := makeUp(t, 1)
 	m.noHistory.Store(true)
-	p := openAt(t, m.URL+"/ui/")
+	p := openAt(t, m.URL+"/ui/#controllers/root/host-0")
 	for _, want := range []string{
-		"Shard eu1 does not answer.", "regent status --shard=eu1", "does not answer: it does not answer", "not ready: etcd: slow", "contact: silent", "Uncordon root", "restarting", "it fails", "7 left",
+		"Shard eu1 does not answer.", "regent status --shard=eu1", "It has not answered since anybody asked", "it does not answer", "not ready: etcd: slow", "contact: silent", "Uncordon root", "restarting", "it fails", "7 left",
 		"its servers keep no history", "front a asks root but does not ask us1", "front b asks us1 but does not ask root", "asked by front b", "front b has not asked it for 3m", "front a has never asked it",
 	} {
 		p.until("the page says "+want, fmt.Sprintf(`document.body.innerText.includes(%q)`, want))
@@ -197,6 +221,11 @@ func TestWhatIsWrongIsShown(t *testing.T) {
 	if text := value[string](p, `document.body.innerText`); strings.Contains(text, "names no logical cluster") || strings.Contains(text, "undefined") || strings.Contains(text, "NaN") {
 		t.Errorf("the page says:\n%s", text)
 	}
+	if got := value[string](p, `document.querySelector('.problems a[target]').getAttribute('href')`); got != "docs/SHARDS" {
+		t.Errorf("the docs are at %q", got)
+	}
+	p.do("go to what is wrong", evaluate(`document.querySelector('.problems .about a').click()`))
+	p.until("the page is there", `document.activeElement.id === 'shard/eu1' && document.querySelector('.arrived').id === 'shard/eu1'`)
 	m.down.Store(true)
 	p.until("the page says that it is not live", `document.querySelector('.live.stale') && document.querySelector('.live').innerText.includes('nobody answers') && document.querySelector('main.stale')`)
 	p.screenshot("stale")

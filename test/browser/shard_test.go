@@ -36,11 +36,12 @@ type shard struct {
 // Ports in a row, of which the kernel may give some to others meanwhile: then another row is tried.
 const attempts = 5
 
-func startShard(directory string) (*shard, error) {
+// startShard starts one, with more flags for dev.
+func startShard(directory string, more ...string) (*shard, error) {
 	var faults []error
 	for n := range attempts {
 		s := &shard{root: filepath.Join(directory, strconv.Itoa(n))}
-		err := s.start()
+		err := s.start(more)
 		if err == nil {
 			return s, nil
 		}
@@ -52,12 +53,12 @@ func startShard(directory string) (*shard, error) {
 	return nil, errors.Join(faults...)
 }
 
-func (s *shard) start() (err error) {
+func (s *shard) start(more []string) (err error) {
 	port, err := portsInARow(3)
 	if err != nil {
 		return err
 	}
-	if s.dev, err = begin(nil, "dev", "--root-directory="+s.root, fmt.Sprintf("--secure-port=%d", port)); err != nil {
+	if s.dev, err = begin(nil, append([]string{"dev", "--root-directory=" + s.root, fmt.Sprintf("--secure-port=%d", port)}, more...)...); err != nil {
 		return err
 	}
 	if _, err := s.dev.until(regexp.MustCompile(`\n  kill -9 `)); err != nil {

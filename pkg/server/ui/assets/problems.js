@@ -1,25 +1,36 @@
-// What is wrong, and what to do about it.
+// What is wrong, what it is about, and what to do about it.
 import {html} from './html.js';
+import {Copy} from './copy.js';
+import {worded} from './docs.js';
 
 const marks = {critical: '✖', warning: '▲', notice: '●'};
 
-// worded shows the words between backticks as what they are: words of commands, or of their output.
-const worded = line => line.split('`').map((part, i) => i % 2 === 0 ? part : html`<code>${part}</code>`);
+// place is the part of the page that a problem is about.
+export function place({kind, shard, replica}) {
+  if (replica && kind.startsWith('controller')) return `controllers/${shard}/${replica}`;
+  return replica ? `replica/${shard}/${replica}` : `shard/${shard}`;
+}
 
 export function Problems({problems}) {
-  return html`
-    <section aria-labelledby="problems">
+  return problems.length > 0 && html`
+    <section class="bare" aria-labelledby="problems">
       <h2 id="problems">What is wrong</h2>
-      ${problems.length === 0 ? html`<p class="well"><span aria-hidden="true">✔</span> Nothing that a replica knows of.</p>` : html`
-        <ul class="problems" aria-live="polite">
-          ${problems.map(p => html`
-            <li class=${p.severity} key=${[p.kind, p.shard, p.replica, p.what].join()}>
-              <span class="mark" aria-hidden="true">${marks[p.severity]}</span>
-              <div>
-                <p><strong>${p.severity}</strong>${p.shard && html`, shard ${p.shard}`}${p.replica && html`, ${p.replica}`}: ${p.what}</p>
-                ${p.remedy.split('\n').map(line => html`<p class="remedy" key=${line}>${line.startsWith('$ ') ? html`<code>${line.slice(2)}</code>` : worded(line)}</p>`)}
-              </div>
-            </li>`)}
-        </ul>`}
+      <ul class="problems" aria-live="polite">
+        ${problems.map(p => html`<${Problem} key=${[p.kind, p.shard, p.replica, p.what].join()} problem=${p} />`)}
+      </ul>
     </section>`;
+}
+
+function Problem({problem: p}) {
+  return html`
+    <li class=${`card ${p.severity}`}>
+      <p class="about">
+        <span class="mark" aria-hidden="true">${marks[p.severity]}</span> <strong>${p.severity}</strong>
+        ${p.shard && html` <a href=${`#${place(p)}`}>${p.replica ? `${p.replica} of shard ${p.shard}` : `shard ${p.shard}`}</a>`}
+      </p>
+      <p class="what">${p.what}</p>
+      ${p.remedy.split('\n').map(line => line.startsWith('$ ')
+        ? html`<p class="command" key=${line}><code>${line.slice(2)}</code><${Copy} text=${line.slice(2)} what=${`the command ${line.slice(2)}`} /></p>`
+        : html`<p class="remedy" key=${line}>${worded(line)}</p>`)}
+    </li>`;
 }

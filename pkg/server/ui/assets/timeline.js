@@ -1,152 +1,217 @@
-// Who led when. Terms last for days and gaps for milliseconds, so lengths are logarithmic: ten times as long is as much longer, wherever it
-// stands. What somebody points at, or reaches by the keyboard, is told below with the phases of its takeover to scale.
+// Who led when, on a linear axis: what is long looks long, and a gap of milliseconds is a hairline with its length beside it. What somebody picks is
+// told below, with its change to scale.
 import {html, Component} from './html.js';
-import {at, lasting, secondsBetween} from './words.js';
+import {Change, Phases} from './change.js';
+import {count, exactly, gapBefore, happened, lasting, reasonOf, secondsBetween, verdict} from './words.js';
 
-const lane = 26, labels = 130, gap = 'gap';
-
-// width of so many seconds, in pixels.
-const width = seconds => 6 + 15 * Math.log10(1 + Math.max(0, seconds) * 1000);
-
-export function Timeline({installation, terms}) {
-  return html`
-    <section aria-labelledby="timeline">
-      <h2 id="timeline">Who led when</h2>
-      ${installation.shards.filter(s => !s.fault).map(s => html`<${Shard} key=${s.name} name=${s.name} observed=${installation.observed} history=${terms[s.name]} latest=${s.terms} />`)}
-    </section>`;
-}
+const lane = 30, top = 20, gap = 'gap'; // pixels: of a replica's lane, and of the labels above all lanes
+const windows = [['5 min', 300], ['1 h', 3600], ['1 d', 86400]];
+const margin = 0.02; // how much is left free after now, of what is shown
+const near = 6; // pixels between two hairlines, below which the latter is drawn as a tick only
+const letter = 7.5; // pixels, at most
 
 // merged returns what is remembered of a shard's terms with the latest of them, the latest first. The latest come with each answer, so they know more.
-function merged(remembered = [], latest = []) {
+export function merged(remembered = [], latest = []) {
   const known = new Set(latest.map(t => `${t.epoch} ${t.holder}`));
   return [...latest, ...remembered.filter(t => !known.has(`${t.epoch} ${t.holder}`))];
 }
 
-// pieces returns terms and gaps, the oldest first, with where they stand.
-export function pieces(terms, observed) {
+// pieces returns terms and gaps, the oldest first, with when they began and ended in milliseconds. until is when the last was last known to go on.
+export function pieces(terms, until, lease) {
   const ordered = terms.filter(t => t.began).sort((a, b) => Date.parse(a.began) - Date.parse(b.began));
   const out = [];
-  let x = 0;
   ordered.forEach((term, i) => {
-    const next = ordered[i + 1];
-    const before = term.gapSeconds ?? 0;
-    if (i > 0 || before > 0) {
-      const w = width(before);
-      out.push({kind: gap, key: `gap-${term.epoch}-${term.began}`, term, seconds: before, x, w});
-      x += w;
-    }
-    const ended = term.ended || (next && new Date(Date.parse(next.began) - 1000 * (next.gapSeconds ?? 0)).toISOString());
-    const seconds = Math.max(0, secondsBetween(term.began, ended || observed));
-    const w = width(seconds);
-    out.push({kind: 'term', key: `term-${term.epoch}-${term.began}`, term, seconds, goesOn: !ended, next, x, w});
-    x += w;
+    const before = ordered[i - 1], next = ordered[i + 1];
+    const began = Date.parse(term.began);
+    const seconds = gapBefore(term, before);
+    if (before || seconds > 0) out.push({kind: gap, key: `gap-${term.holder}-${term.epoch}-${term.began}`, term, before, seconds, verdict: verdict(seconds, lease), from: began - 1000 * (seconds ?? 0), to: began});
+    const ended = term.ended ? Date.parse(term.ended) : next && Date.parse(next.began) - 1000 * (next.gapSeconds ?? 0);
+    const to = Math.max(began, ended ?? Date.parse(until));
+    out.push({kind: 'term', key: `term-${term.holder}-${term.epoch}-${term.began}`, term, before, next, seconds: (to - began) / 1000, goesOn: ended === undefined, from: began, to});
   });
-  return {pieces: out, width: x};
+  return out;
 }
 
 function saying(p) {
-  const t = p.term;
-  if (p.kind === gap) return `Nobody led for ${lasting(p.seconds)} before epoch ${t.epoch} of ${t.replica}${t.trigger ? ` (${t.trigger})` : ''}`;
-  const end = p.goesOn ? 'goes on' : t.endCause ? `ended: ${t.endCause}${t.endReason ? `, ${t.endReason}` : ''}` : p.next ? `ended: ${p.next.trigger}` : 'ended';
-  return `${t.replica} led, epoch ${t.epoch}, for ${lasting(p.seconds)}, ${end}`;
+  const t = p.term, who = t.replica || t.holder;
+  if (p.kind === gap) return `Nobody led for ${lasting(p.seconds) || 'an unknown time'} before epoch ${t.epoch} of ${who}${p.before ? `: ${p.before.replica || 'the leader before'} ${happened(p.before, t)}` : ''}`;
+  if (p.goesOn) return `${who} has led for ${lasting(p.seconds)}, epoch ${t.epoch}`;
+  return `${who} led for ${lasting(p.seconds)}, epoch ${t.epoch}, and ${happened(t, p.next)}${reasonOf(t) ? `: ${reasonOf(t)}` : ''}`;
 }
 
-// stepped moves to the piece before or after by the arrow keys: Tab reaches one of them only.
-function stepped(e) {
-  const at = e.currentTarget;
-  const to = {ArrowLeft: at.previousElementSibling, ArrowRight: at.nextElementSibling, Home: at.parentElement.firstElementChild, End: at.parentElement.lastElementChild}[e.key];
-  if (to === undefined) return;
-  e.preventDefault();
-  to?.focus();
+// ticksOf returns where an axis has ticks, and what they say: whole minutes, hours or days of this browser's zone.
+function ticksOf(from, to, width) {
+  const steps = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 4 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400, 14 * 86400, 28 * 86400, 91 * 86400, 365 * 86400];
+  const least = (to - from) / 1000 * 76 / width;
+  const every = 1000 * (steps.find(s => s >= least) || steps.at(-1));
+  const zone = 60000 * new Date(to).getTimezoneOffset();
+  const says = every >= 86400000 ? {month: 'short', day: 'numeric'} : every < 60000 ? {hour: 'numeric', minute: '2-digit', second: '2-digit'} : {hour: 'numeric', minute: '2-digit'};
+  const out = [];
+  for (let t = Math.ceil((from - zone) / every) * every + zone; t <= to; t += every) {
+    const midnight = every < 86400000 && new Date(t).getHours() + new Date(t).getMinutes() === 0 && to - from > 12 * 3600000;
+    out.push({t, says: new Date(t).toLocaleString(undefined, midnight ? {month: 'short', day: 'numeric'} : says)});
+  }
+  return out;
 }
 
-class Shard extends Component {
+export class Timeline extends Component {
   constructor() {
     super();
-    this.state = {key: ''};
+    this.state = {span: 0, back: 0, cursor: null, key: ''}; // span 0: that which has a change in it; back: how far the window ends before now; key: of what is told
   }
 
-  // The latest term is what people come for.
-  componentDidUpdate() {
-    const latest = merged(this.props.history?.terms, this.props.latest)[0]?.began;
-    if (this.scroller && latest !== this.latest) {
-      this.latest = latest;
-      this.scroller.scrollLeft = this.scroller.scrollWidth;
-    }
+  render({installation, memory}, {span, back, cursor, key}) {
+    const now = Date.parse(installation.observed);
+    const shards = installation.shards.map(s => {
+      const last = memory[s.name] || {}, terms = merged(last.terms, s.terms);
+      const lease = s.replicas?.find(r => r.name === s.leader)?.election?.leaseDurationSeconds;
+      return {shard: s, last, terms, all: pieces(terms, s.fault ? s.heard || last.heard || terms[0]?.began : installation.observed, lease)};
+    });
+    const first = Math.min(now - 60000, ...shards.filter(s => s.all.length > 0).map(s => s.all[0].from));
+    const changed = Math.max(...shards.map(s => s.all.findLast(p => p.kind === gap)?.from ?? -Infinity));
+    const whole = (now - first) / 1000;
+    const usual = windows.find(([, seconds]) => seconds < whole && changed > now - 900 * seconds)?.[1] ?? whole;
+    const shown = Math.min(span || usual, whole);
+    const to = Math.max(first + 1000 * shown, now - back) + 1000 * margin * shown;
+    const every = shards.flatMap(s => s.all.map(piece => ({piece, shard: s.shard, isAbove: piece.term === s.terms[0] && !s.shard.fault})));
+    const told = every.find(e => e.piece.key === key) || every.find(e => e.piece.kind === gap && e.piece.from === changed) || every.at(-1);
+    const choose = seconds => this.setState({span: seconds, back: 0});
+    const chosen = seconds => shown === Math.min(seconds, whole) && (seconds <= whole || shown === whole);
+    return html`
+      <section class="card" aria-labelledby="timeline">
+        <div class="head">
+          <h2 id="timeline">Who led when</h2>
+          <div class="windows" role="group" aria-label="How much of it">
+            ${[...windows.filter(([, seconds]) => seconds < whole), ['all', Infinity]].map(([says, seconds]) => html`<button type="button" key=${says} aria-pressed=${chosen(seconds)} onClick=${() => choose(seconds)}>${says}</button>`)}
+          </div>
+        </div>
+        ${shards.map((s, i) => html`<${History} key=${s.shard.name} ...${s} from=${to - 1000 * shown * (1 + margin)} to=${to} now=${now} cursor=${cursor} told=${told?.piece} tell=${p => this.setState({key: p.key})} hasAxis=${i === shards.findLastIndex(o => o.all.length > 0)}
+          point=${t => this.setState({cursor: t})} pan=${p => this.setState({span: shown, back: Math.max(0, now - Math.min(now, (p.from + p.to) / 2 + 500 * shown))})} />`)}
+        ${told && html`<${Told} ...${told} isOneOf=${shards.length > 1} />`}
+      </section>`;
+  }
+}
+
+class History extends Component {
+  constructor() {
+    super();
+    this.state = {key: '', width: 600}; // key: of what Tab reaches
+    this.resized = new ResizeObserver(() => this.measure());
+  }
+
+  measure() {
+    const width = Math.floor(this.box.clientWidth);
+    if (width > 0 && width !== this.state.width) this.setState({width});
   }
 
   componentDidMount() {
     this.componentDidUpdate();
   }
 
-  render({name, observed, history, latest}) {
-    const terms = merged(history?.terms, latest);
-    if (terms.length === 0 && history?.fault && !history.none) return html`<p class="fault">shard ${name}: ${history.fault}</p>`;
-    if (terms.length === 0) return html`<p class="dim">shard ${name}: ${history?.none ? 'its servers keep no history.' : 'no term is remembered yet.'}</p>`;
-    const all = pieces(terms, observed);
-    if (all.pieces.length === 0) return html`<p class="dim">shard ${name}: no term is remembered yet.</p>`;
-    const replicas = [...new Set(terms.filter(t => t.began).map(t => t.replica))].sort();
-    const height = replicas.length * lane + 4;
-    const shown = all.pieces.find(p => p.key === this.state.key) || all.pieces.at(-1);
+  // What the keyboard has picked gets the focus, when it is drawn.
+  componentDidUpdate() {
+    if (this.box && this.box !== this.watched) {
+      this.resized.disconnect();
+      this.resized.observe(this.watched = this.box);
+      this.measure();
+    }
+    if (!this.reach) return;
+    this.reach = false;
+    this.box.querySelector('[role=option][tabindex="0"]')?.focus();
+  }
+
+  componentWillUnmount() {
+    this.resized.disconnect();
+  }
+
+  // stepped moves to the piece before or after by the arrow keys: Tab reaches one of them only.
+  stepped(e, piece) {
+    const {all, from, to, pan} = this.props;
+    const i = all.indexOf(piece);
+    const next = {ArrowLeft: all[i - 1], ArrowRight: all[i + 1], Home: all[0], End: all.at(-1)}[e.key];
+    if (!['ArrowLeft', 'ArrowRight', 'Home', 'End'].includes(e.key)) return;
+    e.preventDefault();
+    if (!next) return;
+    this.reach = true;
+    this.pick(next);
+    if (next.to < from || next.from > to) pan(next);
+  }
+
+  pick(piece) {
+    this.setState({key: piece.key});
+    this.props.tell(piece);
+  }
+
+  render({shard, last, terms, all, from, to, now, cursor, told, hasAxis, point}, {key, width}) {
+    if (all.length === 0) {
+      const why = last.fault && !last.none ? last.fault : last.none ? 'its servers keep no history.' : shard.fault ? 'it does not answer, and nothing is remembered of it.' : 'no term is remembered yet.';
+      return html`<p class=${last.fault && !last.none ? 'fault' : 'dim'}>shard ${shard.name}: ${why}</p>`;
+    }
+    const replicas = [...new Set(all.map(p => p.term.replica))].sort();
+    const height = top + replicas.length * lane;
+    const x = t => (t - from) / (to - from) * width;
+    const picked = all.find(p => p.key === key) || all.findLast(p => p.kind === gap) || all.at(-1);
+    const seen = all.filter(p => (p.to >= from && p.from <= to) || p === picked);
+    const ticks = ticksOf(from, to, width);
+    const led = cursor !== null && all.findLast(p => p.from <= cursor && cursor < Math.max(p.to, p.from + 1));
+    const ends = all.at(-1).to;
+    let labelled = Infinity;
+    const labels = new Map(), brief = new Set();
+    const gaps = seen.filter(p => p.kind === gap && x(p.to) >= 0 && x(p.from) <= width);
+    for (const [i, p] of [...gaps.entries()].reverse()) {
+      const half = lasting(p.seconds).length * letter / 2, middle = Math.min(width - half, Math.max(half, x(p.to)));
+      const isDense = [gaps[i - 1], gaps[i + 1]].some(other => other && Math.abs(x(other.to) - x(p.to)) < near);
+      if (isDense && p.verdict === 'well' && p !== told) brief.add(p);
+      else if (middle + half < labelled) {
+        labels.set(p, middle);
+        labelled = middle - half - 6;
+      }
+    }
+    const longest = Math.max(...gaps.map(p => p.seconds ?? 0));
     const pick = p => ({
-      role: 'option', 'aria-label': saying(p), 'aria-selected': p === shown, tabIndex: p === shown ? 0 : -1, onKeyDown: stepped,
-      onMouseEnter: () => this.setState({key: p.key}), onFocus: () => this.setState({key: p.key}), onClick: () => this.setState({key: p.key}),
+      role: 'option', 'aria-label': saying(p), 'aria-selected': p === picked, 'aria-setsize': all.length, 'aria-posinset': all.indexOf(p) + 1, tabIndex: p === picked ? 0 : -1,
+      onKeyDown: e => this.stepped(e, p), onFocus: () => this.pick(p), onClick: () => this.pick(p),
     });
     return html`
       <figure class="history">
-        <figcaption>shard ${name}: ${terms.length} ${terms.length === 1 ? 'term' : 'terms'}; lengths are logarithmic</figcaption>
+        <figcaption><strong>${shard.name}</strong> <span class="dim">${count(terms.length, 'term')}${gaps.length > 1 && `; the longest of ${gaps.length.toLocaleString()} gaps in sight: ${lasting(longest)}`}</span>
+          <span class="cursor" aria-hidden="true">${led && html`${exactly(cursor)} · ${led.kind === gap ? 'nobody led' : `${led.term.replica} led, epoch ${led.term.epoch}`}`}</span></figcaption>
         <div class="lanes">
-          <svg class="names" width=${labels} height=${height} aria-hidden="true">
-            ${replicas.map((r, i) => html`<text key=${r} x="0" y=${i * lane + 18}>${r.length > 17 ? `${r.slice(0, 16)}…` : r}</text>`)}
-          </svg>
-          <div class="scroller" ref=${d => { this.scroller = d; }}>
-            <svg width=${Math.ceil(all.width) + 4} height=${height} role="listbox" aria-orientation="horizontal" aria-label=${`Terms of shard ${name}, the oldest first`}>
-              ${all.pieces.map(p => {
-                const y = replicas.indexOf(p.term.replica) * lane + 3;
+          <div class="names" aria-hidden="true">${replicas.map(r => html`<span key=${r} title=${r}>${r}</span>`)}</div>
+          <div class="plot" ref=${d => { this.box = d; }} onPointerMove=${e => point(from + (to - from) * (e.clientX - this.box.getBoundingClientRect().left) / width)} onPointerLeave=${() => point(null)}>
+            <svg width=${width} height=${height + (hasAxis ? 22 : 2)} role="listbox" aria-orientation="horizontal" aria-label=${`Terms of shard ${shard.name}, the oldest first`}>
+              <g aria-hidden="true">
+                ${ticks.map(t => html`<line key=${t.t} class="grid" x1=${x(t.t)} x2=${x(t.t)} y1=${top - 2} y2=${height + (hasAxis ? 4 : 0)} />`)}
+                ${hasAxis && ticks.filter(t => x(t.t) > 22 && x(t.t) < width - 22).map(t => html`<text key=${t.t} class="tick" x=${x(t.t)} y=${height + 18}>${t.says}</text>`)}
+                ${shard.fault && x(ends) < width && html`<rect class="unknown" x=${Math.max(0, x(ends))} y=${top} width=${Math.max(0, x(now) - Math.max(0, x(ends)))} height=${height - top} /><text class="unknown" x=${Math.max(0, x(ends)) + 6} y=${top + 18}>${x(now) - x(ends) > 120 ? 'does not answer' : ''}</text>`}
+              </g>
+              ${seen.map(p => {
+                const a = Math.min(width, Math.max(0, x(p.from))), b = Math.min(width, Math.max(0, x(p.to))), y = top + replicas.indexOf(p.term.replica) * lane + 4;
+                const w = p.kind === gap ? Math.max(b - a, 1.5) : Math.max(b - a, 1);
                 return p.kind === gap
-                  ? html`<g key=${p.key} class=${p === shown ? 'gap shown' : 'gap'} ...${pick(p)}>
-                      <rect x=${p.x} y="2" width=${p.w} height=${height - 4} /><title>${saying(p)}</title>
-                      ${p.w > 44 && html`<text x=${p.x + 5} y=${height / 2 + 4}>${lasting(p.seconds)}</text>`}</g>`
-                  : html`<g key=${p.key} class=${`term${p.goesOn ? ' on' : ''}${p === shown ? ' shown' : ''}`} ...${pick(p)}>
-                      <rect x=${p.x} y=${y} width=${p.w} height=${lane - 6} rx="3" /><title>${saying(p)}</title>
-                      ${p.w > 48 && html`<text x=${p.x + 5} y=${y + 14}>${lasting(p.seconds)}</text>`}</g>`;
+                  ? html`<g key=${p.key} class=${`gap ${p.verdict}${p === told ? ' shown' : ''}`} ...${pick(p)}>
+                      ${!brief.has(p) && html`<rect class="hit" x=${a + w / 2 - 6} y="0" width="12" height=${height} />`}
+                      <rect class="line" x=${b - w} y=${top - 4} width=${w} height=${brief.has(p) ? 6 : height - top + 4} /><title>${saying(p)}</title>
+                      ${labels.has(p) && html`<text x=${labels.get(p)} y="12">${lasting(p.seconds)}</text>`}</g>`
+                  : html`<g key=${p.key} class=${`term${p.goesOn && !shard.fault ? ' on' : ''}${p === told ? ' shown' : ''}`} ...${pick(p)}>
+                      <rect x=${a} y=${y} width=${w} height=${lane - 8} rx="2" /><title>${saying(p)}</title>
+                      ${b - a > 60 && html`<text x=${a + 7} y=${y + 15}>${lasting(p.seconds)}</text>`}</g>`;
               })}
+              ${cursor !== null && cursor >= from && cursor <= to && html`<line class="now" x1=${x(cursor)} x2=${x(cursor)} y1="0" y2=${height} aria-hidden="true" />`}
             </svg>
           </div>
         </div>
-        <${Told} piece=${shown} />
       </figure>`;
   }
 }
 
-const phases = [['detect', 'notice it'], ['break', 'wait for one’s turn'], ['acquire', 'acquire the lease'], ['caches', 'warm caches'], ['first_reconcile', 'first reconcile'], ['first_write', 'first write']];
-
-// Told has the details of a term, or of the gap before it.
-function Told({piece}) {
+// Told has the details of a term, or of the gap before it. isAbove: the page shows that change to scale already.
+function Told({piece, shard, isAbove, isOneOf}) {
   const t = piece.term;
-  const known = phases.filter(([p]) => t.phases?.[p] !== undefined);
-  // The last three begin when the lease is acquired.
-  const before = ['detect', 'break', 'acquire'].reduce((sum, p) => sum + (t.phases?.[p] || 0), 0);
-  const whole = Math.max(before + Math.max(0, ...['caches', 'first_reconcile', 'first_write'].map(p => t.phases?.[p] || 0)), 1e-9);
-  let from = 0;
   return html`
     <div class="details">
-      <p><strong>${saying(piece)}.</strong></p>
-      <p class="dim">Began ${at(t.began)}${t.trigger && `, because of: ${t.trigger}`}. Holder identity ${t.holder}.</p>
-      ${known.length > 0 && html`
-        <table class="phases">
-          <caption>Its takeover, to scale: ${lasting(whole)} in all</caption>
-          <tbody>
-            ${known.map(([p, says]) => {
-              const took = t.phases[p];
-              const first = ['detect', 'break', 'acquire'].includes(p);
-              const left = first ? from : before;
-              if (first) from += took;
-              return html`
-                <tr key=${p}><th scope="row">${says}</th><td>${lasting(took)}</td>
-                  <td class="bar"><svg width="100%" height="10" aria-hidden="true"><rect x=${`${100 * left / whole}%`} width=${`${Math.max(0.4, 100 * took / whole)}%`} height="10" /></svg></td></tr>`;
-            })}
-          </tbody>
-        </table>`}
+      <p>${isOneOf && `${shard.name}: `}<strong>${saying(piece)}.</strong></p>
+      <p class="dim">Epoch ${t.epoch} of ${t.replica || 'a holder that does not say which replica it is'}: began ${exactly(t.began)}${t.ended && html`, ended ${exactly(t.ended)}`}. Holder identity ${t.holder}.</p>
+      ${!isAbove && html`<${Change} term=${t} before=${piece.before} kind=${piece.before ? verdict(gapBefore(t, piece.before)) : ''} /><${Phases} term=${t} />`}
     </div>`;
 }

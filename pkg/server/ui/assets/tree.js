@@ -2,9 +2,13 @@
 import {html, Component} from './html.js';
 import * as api from './api.js';
 
-// lineOf is how a workspace is shown, wherever.
-export function Line({path, name, phase, cluster, shard}) {
-  return html`<span>${name || path}</span> ${phase && html`<span class=${phase === 'Ready' ? 'dim' : 'tag'}>${phase}</span>`} ${cluster && html`<code class="dim">${cluster}</code>`} ${shard && html`<span class="dim">on ${shard}</span>`}`;
+const ofShard = 'regent.dev/shard'; // the label of a workspace's shard
+
+// Line is how a workspace is shown, wherever. silent are the shards that do not answer.
+export function Line({path, name, phase, shard, silent}) {
+  const isDown = shard && silent?.includes(shard);
+  return html`<span class="path">${name || path}</span> ${isDown ? html`<span class="tag fault">shard ${shard} does not answer</span>`
+    : phase && phase !== 'Ready' && html`<span class="tag">${phase}</span>`} ${shard && !isDown && html`<span class="dim">on ${shard}</span>`}`;
 }
 
 // move gives the focus, and the place in the order of Tab, to another item.
@@ -67,7 +71,7 @@ export class Node extends Component {
 
   // The page is drawn twice a second. What has not changed here is left alone, however much is open.
   shouldComponentUpdate(props, state) {
-    return state !== this.state || props.phase !== this.props.phase || props.cluster !== this.props.cluster;
+    return state !== this.state || props.phase !== this.props.phase || props.cluster !== this.props.cluster || props.silent.join() !== this.props.silent.join();
   }
 
   async load() {
@@ -101,16 +105,19 @@ export class Node extends Component {
     this.load();
   }
 
-  render({path, name, phase, cluster, level = 1, first}, {open, items, next, left, fault, loading}) {
+  render({path, name, phase, cluster, url, shard, several, silent, choose, level = 1, first}, {open, items, next, left, fault, loading}) {
+    const isDown = silent.includes(shard);
+    const says = isDown ? `${path}, shard ${shard} does not answer` : phase && phase !== 'Ready' ? `${path}, ${phase}` : path;
     return html`
-      <li role="treeitem" tabindex=${first ? 0 : -1} aria-expanded=${open} aria-level=${level} aria-busy=${loading} aria-label=${phase && phase !== 'Ready' ? `${path}, ${phase}` : path}
-          onKeyDown=${e => pressed(e, () => this.toggle(), !open, open)}>
+      <li role="treeitem" tabindex=${first ? 0 : -1} aria-expanded=${open} aria-level=${level} aria-busy=${loading} aria-label=${says}
+          onFocus=${e => e.target === e.currentTarget && choose({path, phase, cluster, url, shard})} onKeyDown=${e => pressed(e, () => this.toggle(), !open, open)}>
         <span class="line" onClick=${e => { move(e.currentTarget, e.currentTarget.parentElement); this.toggle(); }}>
-          <span class="twist" aria-hidden="true">${open ? '▾' : '▸'}</span> <${Line} path=${path} name=${name} phase=${phase} cluster=${cluster} />
+          <span class="twist" aria-hidden="true">${open ? '▾' : '▸'}</span> <${Line} path=${path} name=${name} phase=${phase} shard=${several && shard} silent=${silent} />
         </span>
         ${open && html`
           <ul role="group">
-            ${(items || []).map(w => html`<${Node} key=${w.metadata.name} level=${level + 1} path=${`${path}:${w.metadata.name}`} name=${w.metadata.name} phase=${w.status?.phase} cluster=${w.spec?.cluster} />`)}
+            ${(items || []).map(w => html`<${Node} key=${w.metadata.name} level=${level + 1} path=${`${path}:${w.metadata.name}`} name=${w.metadata.name} phase=${w.status?.phase} cluster=${w.spec?.cluster} url=${w.spec?.URL}
+              shard=${w.metadata.labels?.[ofShard] || shard} several=${several} silent=${silent} choose=${choose} />`)}
             ${!items && loading && html`<li role="none" class="dim">asking ...</li>`}
             ${items && items.length === 0 && html`<li role="none" class="dim">none</li>`}
             ${fault ? html`<${Step} act=${() => this.load()} busy=${loading}><span class="fault">${fault}</span> <span class="act">Try again</span><//>`
