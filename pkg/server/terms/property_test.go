@@ -228,7 +228,11 @@ func (c *cast) start(replica int) *actor {
 		defer close(ended)
 		_ = a.elector.Run(ctx, func(ctx context.Context, term election.Term) error {
 			current = term // before anything of it runs, and after everything of the one before has
-			return lead(ctx, term)
+			err := lead(ctx, term)
+			if _, _, ok := runner.Term(); ok {
+				c.complain("epoch %d goes on, as its runner says, after its end", term.Epoch())
+			}
+			return err
 		})
 	}()
 	a.stop = func() {

@@ -104,6 +104,14 @@ func TestNoRecordIsWrittenBeforeTheTakeoverIsMeasured(t *testing.T) {
 			t.Error("told before the first write")
 		default:
 		}
+		runner := &Runner{}
+		if _, _, ok := runner.Term(); ok {
+			t.Error("a term goes on before it has begun")
+		}
+		runner.term.Store(&beginning{timeline: timeline})
+		if _, phases, ok := runner.Term(); !ok || len(phases) != 5 || phases["first_reconcile"] != 1 {
+			t.Errorf("of the term that goes on these phases are over: %v, %v", phases, ok)
+		}
 		time.Sleep(time.Second)
 		send(t, timeline.writes(t.Context()), http.MethodPut, http.StatusOK)
 		<-timeline.done

@@ -60,13 +60,13 @@ function Failing({replica, controller: c}) {
 function All({replica}) {
   return html`
     <div class="scroller" tabindex="0" role="region" aria-label=${`Controllers of ${replica.name}`}><table class="controllers">
-      <thead><tr><th scope="col">name</th><th scope="col">state</th><th scope="col">due</th><th scope="col">done</th><th scope="col">first pass</th><th scope="col">restarts</th></tr></thead>
+      <thead><tr><th scope="col">name</th><th scope="col">state</th><th scope="col">due</th><th scope="col">done</th><th scope="col">first pass</th></tr></thead>
       <tbody>
         ${(replica.controllers || []).map(c => html`
           <tr key=${c.name} class=${bad.has(c.state) ? 'fault' : ''}>
             <th scope="row">${c.name}</th>
-            <td>${c.state}${c.tolerated && ', tolerated'} <span class="dim">${c.since && lasting(secondsBetween(c.since, replica.observed))}</span></td>
-            <td>${c.users.pending.toLocaleString()}</td><td>${c.users.returned.toLocaleString()}</td><td>${swept(c)}</td><td>${c.restarts || 0}</td>
+            <td>${c.state}${c.tolerated && ', tolerated'} <span class="dim">${c.since && lasting(secondsBetween(c.since, replica.observed))}${c.restarts > 0 && `, ${count(c.restarts, 'restart')}`}</span></td>
+            <td>${c.users.pending.toLocaleString()}</td><td>${c.users.returned.toLocaleString()}</td><td>${swept(c)}</td>
           </tr>`)}
       </tbody>
     </table></div>`;
