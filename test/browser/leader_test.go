@@ -14,8 +14,8 @@ import (
 // may run tests.
 const seen = 5 * time.Second
 
-// told is what the last action did.
-const told = `(document.querySelector('.told span') || {innerText: ''}).innerText`
+// outcome is what the last action did.
+const outcome = `(document.querySelector('.told span') || {innerText: ''}).innerText`
 
 // leads is the name of the leader, as the page says it.
 const leads = `(document.querySelector('.leader.replica strong') || {}).innerText`
@@ -72,8 +72,8 @@ func TestLeadershipIsHandedOverOnlyByAYes(t *testing.T) {
 	p.screenshot("asks")
 	p.click("No")
 	p.until("the dialog is gone", `!document.querySelector('dialog')`)
-	if told := value[string](p, told); told != "" || value[string](p, epoch) != before {
-		t.Errorf("after No the page says %q, epoch %s", told, value[string](p, epoch))
+	if says := value[string](p, outcome); says != "" || value[string](p, epoch) != before {
+		t.Errorf("after No the page says %q, epoch %s", says, value[string](p, epoch))
 	}
 	if now, _ := served.leader(t); now != leader {
 		t.Errorf("after No %s leads, want %s", now, leader)
@@ -83,7 +83,7 @@ func TestLeadershipIsHandedOverOnlyByAYes(t *testing.T) {
 	p.do("say why", chromedp.SendKeys(chromedp.CSS(".reason"), reason))
 	p.click("Yes")
 	p.until("the page shows the one that was handed to", fmt.Sprintf(`%s === %q && !document.querySelector('dialog')`, leads, standby))
-	p.until("it tells what was done", fmt.Sprintf(`/^%s leads, [\d.]+ m?s later\. %s handed over, as you asked\.$/.test(%s)`, standby, leader, told))
+	p.until("it tells what was done", fmt.Sprintf(`/^%s leads, [\d.]+ m?s later\. %s handed over, as you asked\.$/.test(%s)`, standby, leader, outcome))
 	p.until("the history says why", fmt.Sprintf(`document.querySelector('.change').innerText.includes(%q)`, reason))
 	if now := value[string](p, epoch); now == before {
 		t.Errorf("the epoch is %s still", now)
@@ -103,7 +103,7 @@ func TestAPageOfAStandbyHandsOver(t *testing.T) {
 		p.click(c.button)
 		p.click("Yes")
 		p.until("the other one leads", fmt.Sprintf(`%s === %q`, leads, c.to))
-		p.until("it tells what was done", fmt.Sprintf(`%s.startsWith('%s leads, ') && %[1]s.includes('%[3]s handed over')`, told, c.to, c.from))
+		p.until("it tells what was done", fmt.Sprintf(`%s.startsWith('%s leads, ') && %[1]s.includes('%[3]s handed over')`, outcome, c.to, c.from))
 	}
 	served.leader(t)
 }
@@ -114,7 +114,7 @@ func TestAShardIsCordonedOnlyByAYes(t *testing.T) {
 	for n, width := range []int64{1200, 390} {
 		p.show(width, []string{"dark", "light"}[n])
 		p.until("the shard takes clusters", `!document.querySelector('.shard .head').innerText.includes('cordoned')`)
-		before := value[string](p, told)
+		before := value[string](p, outcome)
 		p.click("Cordon root")
 		p.until("it asks first", `document.querySelector('dialog[open]')?.innerText.includes('It takes no new logical clusters')`)
 		if out := value[bool](p, `(b => b.left < 0 || b.right > innerWidth || b.top < 0 || b.bottom > innerHeight)(document.querySelector('dialog').getBoundingClientRect())`); out {
@@ -123,17 +123,17 @@ func TestAShardIsCordonedOnlyByAYes(t *testing.T) {
 		p.screenshot(fmt.Sprintf("asks-%d", width))
 		p.press(kb.Escape)
 		p.until("the question is gone", `!document.querySelector('dialog')`)
-		if now := value[string](p, told); now != before || value[bool](p, `document.querySelector('.shard .head').innerText.includes('cordoned')`) {
+		if now := value[string](p, outcome); now != before || value[bool](p, `document.querySelector('.shard .head').innerText.includes('cordoned')`) {
 			t.Errorf("it acts without a yes: %s", now)
 		}
 		p.click("Cordon root")
 		p.click("Yes, cordon")
-		p.until("the page says that it is cordoned", `document.querySelector('.shard .head').innerText.includes('cordoned') && `+told+` === 'Shard root takes no new logical clusters.'`)
+		p.until("the page says that it is cordoned", `document.querySelector('.shard .head').innerText.includes('cordoned') && `+outcome+` === 'Shard root takes no new logical clusters.'`)
 		p.screenshot(fmt.Sprintf("cordoned-%d", width))
 		p.click("Uncordon root")
 		p.until("it asks first", `document.querySelector('dialog[open]')`)
 		p.click("Yes, uncordon")
-		p.until("it takes clusters again", `!document.querySelector('.shard .head').innerText.includes('cordoned') && `+told+` === 'Shard root takes new logical clusters.'`)
+		p.until("it takes clusters again", `!document.querySelector('.shard .head').innerText.includes('cordoned') && `+outcome+` === 'Shard root takes new logical clusters.'`)
 	}
 }
 

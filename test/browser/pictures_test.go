@@ -21,8 +21,8 @@ var (
 	schemes = []string{"light", "dark"}
 )
 
-// pictures takes a screenshot in each width and scheme, and holds the page to what must be so in all of them: nothing is
-// wider than the screen, and all texts can be read.
+// pictures takes a screenshot in each width and scheme, and holds the page to what must be so in all of them: nothing
+// is wider than the screen, and all texts can be read.
 func (p *tab) pictures(name string) {
 	p.Helper()
 	for _, width := range widths {
@@ -123,7 +123,8 @@ func madeTerm(epoch int, replica string, ago, lasted time.Duration, gap float64,
 	return out
 }
 
-func made(of fields) string {
+// answerOf is what a server answers of an installation.
+func answerOf(of fields) string {
 	whole := fields{"observed": moment, "by": "replica-1", "root": "root", "triggers": fields{"death": "the leader before had died", "release": "the leader before gave the lease up", "suspicion": "the leader before was silent"}}
 	for k, v := range of {
 		whole[k] = v
@@ -142,7 +143,7 @@ func threeShards() string {
 		return fields{"name": name, "clusters": clusters, "capacity": 20000, "leader": leader, "terms": terms,
 			"replicas": []fields{madeReplica(name, leader, leader, epoch, lasted, net, fronts), madeReplica(name, standby, leader, epoch, lasted, net+1, fronts)}}
 	}
-	return made(fields{
+	return answerOf(fields{
 		"fronts": []fields{{"name": "front-a", "heard": moment}, {"name": "front-b", "heard": moment}},
 		"problems": []fields{{"severity": "critical", "shard": "shard-2", "kind": "shard-silent", "what": "Shard shard-2 does not answer: dial tcp 10.0.5.7:6443: connect: connection refused. Its users are refused.",
 			"remedy": "See whether its replicas run, and start them. Then ask one of them itself:\n$ regent status --server=https://<replica>:<port>\nIf it answers, the way from the other shards is cut: its URLs are in `regent shard list`, and `regent shard set` changes them.\n$ regent shard list\nSee docs/SHARDS.md#what-is-down-and-what-goes-on"}},
@@ -182,7 +183,7 @@ func loneShard(isAfter bool, clusters int) string {
 			"remedy": "See whether its process runs, and its log. Start it if it has ended, or end and start it if it hangs: another replica leads meanwhile.\nIf it runs: can the others reach https://10.0.1.7:6443? Look at --advertise-address and network policies.\nSee docs/OPERATIONS.md#how-long-nobody-leads"}}
 	}
 	whole["shards"] = []fields{{"name": "root", "clusters": clusters, "capacity": max(20000, clusters), "leader": leader, "terms": terms, "replicas": all}}
-	return made(whole)
+	return answerOf(whole)
 }
 
 // openMade opens the page of a made-up installation, without the history that others have.

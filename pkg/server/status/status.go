@@ -164,8 +164,8 @@ type Election struct {
 	Duration int32     `json:"leaseDurationSeconds,omitempty"`
 	// Trigger says why the replica campaigned for the term in which it leads, as in Term. Only the leader knows it.
 	Trigger string `json:"trigger,omitempty"`
-	// Term is the term in which the replica leads, as it will be recorded when its takeover is measured: with the gap
-	// before it, and with the phases that are over. Only the leader knows it.
+	// Term is the term in which the replica leads, as it will be recorded once its takeover is measured: with the
+	// gap before it, and the phases that are over. Only the leader knows it.
 	Term *Term `json:"term,omitempty"`
 	// Leaderless is for how many seconds the replica has known no leader.
 	Leaderless float64 `json:"leaderlessSeconds,omitempty"`

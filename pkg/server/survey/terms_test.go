@@ -7,7 +7,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// A leader records its term once its takeover is over. Why it leads, and how long nobody did, is told before, by whoever is asked.
+// A leader records its term once its takeover is over. Why it leads, and how long nobody did, is told before, by
+// whoever is asked.
 func TestWhyTheNewestTermBeganIsToldAtOnce(t *testing.T) {
 	h := newHouse(t)
 	for name, c := range map[string]struct {
