@@ -40,10 +40,11 @@ func (p *tab) pictures(name string) {
 	}
 }
 
-// overflowing are the elements that are wider than the page. What scrolls by itself may be.
+// overflowing are the elements that are wider than the page, and names that are cut off. What scrolls by itself may be.
 const overflowing = `[...document.querySelectorAll('body *')]
 	.filter(e => !e.closest('.scroller, svg, .unseen') && e.getBoundingClientRect().right > innerWidth + 0.5 || e === document.body.firstElementChild && document.documentElement.scrollWidth > innerWidth)
-	.map(e => e.tagName + '.' + e.className + ' ' + e.getBoundingClientRect().right)`
+	.map(e => e.tagName + '.' + e.className + ' ' + e.getBoundingClientRect().right)
+	.concat([...document.querySelectorAll('.names span')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText + ' is cut off'))`
 
 // unreadable are the texts whose colour is too near to that of what is behind them, as the browser has computed both.
 const unreadable = `(() => {

@@ -4,7 +4,8 @@ import {html, Component} from './html.js';
 import {Change, Phases} from './change.js';
 import {count, exactly, gapBefore, happened, lasting, reasonOf, secondsBetween, verdict} from './words.js';
 
-const lane = 30, top = 20, gap = 'gap'; // pixels: of a replica's lane, and of the labels above all lanes
+const top = 20, gap = 'gap'; // pixels of the labels above all lanes
+const narrow = matchMedia('(max-width: 40rem)'); // names are above the bars then, and beside them otherwise
 const windows = [['5 min', 300], ['1 h', 3600], ['1 d', 86400]];
 const margin = 0.02; // how much is left free after now, of what is shown
 const near = 6; // pixels between two hairlines, below which the latter is drawn as a tick only
@@ -148,6 +149,7 @@ class History extends Component {
       return html`<p class=${last.fault && !last.none ? 'fault' : 'dim'}>shard ${shard.name}: ${why}</p>`;
     }
     const replicas = [...new Set(all.map(p => p.term.replica))].sort();
+    const lane = narrow.matches ? 44 : 30, above = lane - 26; // pixels: of a replica's lane, and of what is above its bar
     const height = top + replicas.length * lane;
     const x = t => (t - from) / (to - from) * width;
     const picked = all.find(p => p.key === key) || all.findLast(p => p.kind === gap) || all.at(-1);
@@ -186,7 +188,7 @@ class History extends Component {
                 ${shard.fault && x(ends) < width && html`<rect class="unknown" x=${Math.max(0, x(ends))} y=${top} width=${Math.max(0, x(now) - Math.max(0, x(ends)))} height=${height - top} /><text class="unknown" x=${Math.max(0, x(ends)) + 6} y=${top + 18}>${x(now) - x(ends) > 120 ? 'does not answer' : ''}</text>`}
               </g>
               ${seen.map(p => {
-                const a = Math.min(width, Math.max(0, x(p.from))), b = Math.min(width, Math.max(0, x(p.to))), y = top + replicas.indexOf(p.term.replica) * lane + 4;
+                const a = Math.min(width, Math.max(0, x(p.from))), b = Math.min(width, Math.max(0, x(p.to))), y = top + replicas.indexOf(p.term.replica) * lane + above;
                 const w = p.kind === gap ? Math.max(b - a, 1.5) : Math.max(b - a, 1);
                 return p.kind === gap
                   ? html`<g key=${p.key} class=${`gap ${p.verdict}${p === told ? ' shown' : ''}`} ...${pick(p)}>
@@ -194,9 +196,10 @@ class History extends Component {
                       <rect class="line" x=${b - w} y=${top - 4} width=${w} height=${brief.has(p) ? 6 : height - top + 4} /><title>${saying(p)}</title>
                       ${labels.has(p) && html`<text x=${labels.get(p)} y="12">${lasting(p.seconds)}</text>`}</g>`
                   : html`<g key=${p.key} class=${`term${p.goesOn && !shard.fault ? ' on' : ''}${p === told ? ' shown' : ''}`} ...${pick(p)}>
-                      <rect x=${a} y=${y} width=${w} height=${lane - 8} rx="2" /><title>${saying(p)}</title>
+                      <rect x=${a} y=${y} width=${w} height="22" rx="2" /><title>${saying(p)}</title>
                       ${b - a > 60 && html`<text x=${a + 7} y=${y + 15}>${lasting(p.seconds)}</text>`}</g>`;
               })}
+              ${narrow.matches && replicas.map((r, i) => html`<text key=${r} x="0" y=${top + i * lane + 13} aria-hidden="true">${r}</text>`)}
               ${cursor !== null && cursor >= from && cursor <= to && html`<line class="now" x1=${x(cursor)} x2=${x(cursor)} y1="0" y2=${height} aria-hidden="true" />`}
             </svg>
           </div>
