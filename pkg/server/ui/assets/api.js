@@ -59,3 +59,8 @@ export const cordon = (shard, cordoned) =>
 export function leaderOf({replicas, leader, leaderInstance}) {
   return replicas?.find(r => r.name === leader && (!leaderInstance || !r.instance || r.instance === leaderInstance));
 }
+
+// idOf returns what names a replica on this page: its name, or that of its process if two have one name.
+export function idOf(shard, replica) {
+  return shard.replicas.some(r => r !== replica && r.name === replica.name) ? replica.instance || replica.name : replica.name;
+}

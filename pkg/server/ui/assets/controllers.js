@@ -1,5 +1,6 @@
 // What the controllers do: those that need somebody are shown, and all of a replica on demand.
 import {html, Component} from './html.js';
+import {idOf, leaderOf} from './api.js';
 import {ago, count, lasting, secondsBetween} from './words.js';
 
 const bad = new Set(['failed', 'stalled', 'late', 'restarting']);
@@ -24,7 +25,7 @@ export class Controllers extends Component {
   }
 
   render({installation, arrived}, {of, open}) {
-    const replicas = installation.shards.flatMap(s => (s.replicas || []).filter(r => !r.fault).map(r => ({...r, key: `${r.shard}/${r.name}`, leads: r.name === s.leader})));
+    const replicas = installation.shards.flatMap(s => (s.replicas || []).filter(r => !r.fault).map(r => ({...r, key: `${r.shard}/${idOf(s, r)}`, leads: r === leaderOf(s)})));
     const failing = replicas.flatMap(r => (r.controllers || []).filter(c => needs(c, r.observed)).map(c => ({r, c})));
     const chosen = replicas.find(r => r.key === of) || (failing.find(f => f.r.leads) || failing[0])?.r || replicas.find(r => r.leads) || replicas[0];
     const working = replicas.filter(r => r.leads).map(r => ({r, n: (r.controllers || []).filter(c => c.state === 'running').length}));

@@ -62,8 +62,8 @@ function tell(told) {
 
 // leaderOf returns who leads a shard, with the term's epoch, and for how long nobody did before, if that is known.
 function leaderOf(shard) {
-  const leader = shard.replicas?.find(r => r.name === shard.leader && r.election?.state === 'leading');
-  if (!leader) return undefined;
+  const leader = api.leaderOf(shard);
+  if (leader?.election?.state !== 'leading') return undefined;
   const epoch = leader.election.epoch, [term, before] = shard.terms || [];
   return {name: leader.name, epoch, gap: term?.epoch === epoch && before ? gapBefore(term, before) : undefined};
 }
@@ -179,7 +179,7 @@ async function follow() {
 // askForTerms asks for the history of each shard now and then, and at once if its epoch has changed.
 function askForTerms() {
   for (const shard of state.installation.shards) {
-    const epoch = shard.replicas?.find(r => r.name === shard.leader)?.election.epoch;
+    const epoch = api.leaderOf(shard)?.election.epoch;
     const known = state.memory[shard.name];
     if (shard.fault || (known.asked && known.epoch === epoch && Date.now() - known.asked < termsEvery)) continue;
     Object.assign(known, {epoch, asked: Date.now()});

@@ -19,7 +19,7 @@ export function Shards({installation, memory, fresh, arrived, act}) {
 
 // stateOf is how a shard is, in a word for its dot and in words for people.
 function stateOf(shard) {
-  const leader = shard.replicas?.find(r => r.name === shard.leader);
+  const leader = api.leaderOf(shard);
   if (shard.fault) return ['bad', 'does not answer'];
   if (!leader) return ['bad', 'nobody leads'];
   if (leader.fault) return ['bad', 'its leader does not answer'];
@@ -28,11 +28,11 @@ function stateOf(shard) {
 }
 
 // takers are the replicas that could take over now: those that stand by and hear of the leader.
-export const takers = shard => (shard.replicas || []).filter(r => !r.fault && r.name !== shard.leader && r.election.state === 'standing by' && r.election.contact?.state === 'alive');
+export const takers = shard => (shard.replicas || []).filter(r => !r.fault && r !== api.leaderOf(shard) && r.election.state === 'standing by' && r.election.contact?.state === 'alive');
 
 function Shard({shard, last, installation, isFresh, arrived, act}) {
   const [state, says] = stateOf(shard);
-  const leader = (shard.replicas || []).find(r => r.name === shard.leader);
+  const leader = api.leaderOf(shard);
   const id = `shard/${shard.name}`;
   const fronts = installation.fronts || [];
   return html`
@@ -90,7 +90,7 @@ const placeOf = replica => (replica.url || '').replace(/^https:\/\//, '');
 
 function Leader({replica, shard, arrived, act}) {
   const e = replica.election || {};
-  const id = `replica/${shard.name}/${replica.name}`;
+  const id = `replica/${shard.name}/${api.idOf(shard, replica)}`;
   return html`
     <div id=${id} class=${`leader replica ${arrived === id ? 'arrived' : ''}`} tabindex="-1">
       <div class="row">
@@ -117,7 +117,7 @@ function Others({shard, leader, observed, arrived, act}) {
     <p class=${`label ${ready === 0 ? 'fault' : ''}`}>${ready === 0 ? 'nobody could take over now' : `could take over now: ${ready} of ${others.length}`}</p>
     ${others.length === 0 ? html`<p class="dim">${leader ? `${leader.name} is the only replica.` : 'There is no replica.'}</p>` : html`
       <ul class="standbys" aria-label=${`Replicas of ${shard.name} that do not lead`}>
-        ${others.map(r => html`<${Standby} key=${r.name} replica=${r} shard=${shard} observed=${observed} isLed=${!!leader} arrived=${arrived} act=${act} />`)}
+        ${others.map(r => html`<${Standby} key=${api.idOf(shard, r)} replica=${r} shard=${shard} observed=${observed} isLed=${!!leader} arrived=${arrived} act=${act} />`)}
       </ul>`}`;
 }
 
@@ -128,7 +128,7 @@ const contacts = {
 };
 
 function Standby({replica, shard, observed, isLed, arrived, act}) {
-  const id = `replica/${shard.name}/${replica.name}`;
+  const id = `replica/${shard.name}/${api.idOf(shard, replica)}`;
   const as = (kind, inner) => html`<li id=${id} class=${`replica ${kind} ${arrived === id ? 'arrived' : ''}`} tabindex="-1">${inner}</li>`;
   const term = (shard.terms || []).find(t => t.replica === replica.name);
   const since = [replica.seen, replica.seen && term?.ended].filter(t => t).sort((a, b) => Date.parse(a) - Date.parse(b)).at(-1); // it lived when its term ended

@@ -2,6 +2,7 @@
 // told below, with its change to scale.
 import {html, Component} from './html.js';
 import {Change, Phases} from './change.js';
+import {leaderOf} from './api.js';
 import {count, exactly, gapBefore, happened, lasting, reasonOf, secondsBetween, verdict} from './words.js';
 
 const top = 20, gap = 'gap'; // pixels of the labels above all lanes
@@ -65,7 +66,7 @@ export class Timeline extends Component {
     const now = Date.parse(installation.observed);
     const shards = installation.shards.map(s => {
       const last = memory[s.name] || {}, terms = merged(last.terms, s.terms);
-      const lease = s.replicas?.find(r => r.name === s.leader)?.election?.leaseDurationSeconds;
+      const lease = leaderOf(s)?.election?.leaseDurationSeconds;
       return {shard: s, last, terms, all: pieces(terms, s.fault ? s.heard || last.heard || terms[0]?.began : installation.observed, lease)};
     });
     const first = Math.min(now - 60000, ...shards.filter(s => s.all.length > 0).map(s => s.all[0].from));
