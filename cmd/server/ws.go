@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -228,7 +229,7 @@ func newWSList(f *wsFlags) *cobra.Command {
 			}
 			look := view.Look{Format: format, Now: time.Now()}
 			if !look.IsFor() {
-				return view.Encode(cmd.OutOrStdout(), format, list)
+				return view.Encode(cmd.OutOrStdout(), format, objects(list))
 			}
 			return view.Workspaces(cmd.OutOrStdout(), look, path, list)
 		}),
@@ -237,6 +238,15 @@ func newWSList(f *wsFlags) *cobra.Command {
 	cmd.Flags().StringVarP(&format, "output", "o", view.Table, "Format of the output.")
 	complete(cmd, "output", func(context.Context) []string { return view.Formats })
 	return cmd
+}
+
+// objects returns workspaces as the API has them, for programs.
+func objects(list []workspaces.Listed) []tenancyv1alpha1.Workspace {
+	out := make([]tenancyv1alpha1.Workspace, len(list))
+	for i := range list {
+		out[i] = list[i].Workspace
+	}
+	return out
 }
 
 func newWSTree(f *wsFlags) *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	conditionsv1alpha1 "github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +105,31 @@ func ShardOf(obj metav1.Object, label, own string) string {
 		return name
 	}
 	return own
+}
+
+// HomeOf returns the shard that has a Workspace's logical cluster. It is empty until one is assigned. own is the shard
+// of the Workspace itself.
+func HomeOf(w *tenancyv1alpha1.Workspace, own string) string {
+	if w.Spec.Cluster == "" {
+		return ""
+	}
+	return ShardOf(w, ShardLabel, own)
+}
+
+// IsUnreachable reports whether a Workspace's phase is only what its shard has said last, because that does not answer.
+// answers is nil if there is no other shard than own.
+//
+// status.phase stays as it is meanwhile, as that of a Pod whose node is silent does in Kubernetes: it is a fact of the
+// past, by which programs decide. A shard that is down for a minute must not cost a write for each of its thousands of
+// workspaces, and another one when it is back. What people read is made anew for each answer, so it says what is so
+// now. Scheduling and Deleting are what the Workspace's own shard knows, and their conditions say what they wait for.
+func IsUnreachable(w *tenancyv1alpha1.Workspace, own string, answers func(shard string) bool) bool {
+	switch w.Status.Phase {
+	case "", corev1alpha1.LogicalClusterPhaseScheduling, corev1alpha1.LogicalClusterPhaseDeleting:
+		return false
+	}
+	home := HomeOf(w, own)
+	return home != "" && answers != nil && !answers(home)
 }
 
 // Indexes of LogicalClusters that other shards have assigned to this one. The others are in neither: they need no

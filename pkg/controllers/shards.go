@@ -69,13 +69,14 @@ func (c *Contact) Set(shard string, heard bool) {
 			(*f)()
 		}
 	}
-	if c.heard[shard] == heard {
-		return
-	}
+	was := c.heard[shard]
 	if c.heard == nil {
 		c.heard = map[string]bool{}
 	}
 	c.heard[shard] = heard
+	if was == heard {
+		return
+	}
 	for f := range c.followers {
 		(*f)(shard, heard)
 	}
@@ -120,6 +121,15 @@ func (c *Contact) Hears(shard string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.heard[shard]
+}
+
+// Misses reports whether a shard is known not to be heard. Of one that this process has only begun to read neither is
+// known: it is not missed yet.
+func (c *Contact) Misses(shard string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	heard, known := c.heard[shard]
+	return known && !heard
 }
 
 // Follow calls h with the name of each shard that begins or ceases to be heard, until remove is called. h must be

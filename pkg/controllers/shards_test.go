@@ -17,7 +17,13 @@ func TestContactTellsOfChanges(t *testing.T) {
 	if !c.Hears("eu1") || c.Hears("nobody") {
 		t.Error("eu1 is not heard, or somebody is who does not exist")
 	}
+	if c.Misses("eu1") || c.Misses("nobody") {
+		t.Error("one that is heard is missed, or one of which nothing is known")
+	}
 	c.Set("eu1", false)
+	if c.Set("us2", false); !c.Misses("eu1") || !c.Misses("us2") {
+		t.Error("one that is not heard, any more or at all, is not missed")
+	}
 	remove()
 	c.Set("us1", false)
 	if want := []string{"eu1true", "us1true", "eu1false"}; !slices.Equal(told, want) {

@@ -68,7 +68,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 	if err != nil {
 		return nil, err
 	}
-	if err := store.builtIn.Install(server, s.virtual(caches)...); err != nil {
+	if err := store.builtIn.Install(server, s.shards(caches), s.virtual(caches)...); err != nil {
 		return nil, err
 	}
 	server.RegisterDestroyFunc(func() {
@@ -98,6 +98,15 @@ func (s *Server) addEndpoints(mux *mux.PathRecorderMux, store *store, handlers m
 	if s.cfg.Profiling {
 		installProfiling(mux)
 	}
+}
+
+// shards returns what tables tell of shards.
+func (s *Server) shards(caches *caches) resource.Shards {
+	out := resource.Shards{Own: s.cfg.Shard}
+	if caches.others != nil {
+		out.Answers = caches.others.Answers
+	}
+	return out
 }
 
 // virtual returns what is served and not stored.

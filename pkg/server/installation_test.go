@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -217,6 +218,7 @@ func TestWhatWaitsForAShardGoesOnWhenThatIsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.until("root", "root does not hear eu1", func() bool { return !root.at.shard.Shards.Contact.Hears("eu1") })
+	i.mustBeUnreachable("old", "eu1")
 	root.create("new")
 	i.until("root", "the new one says what it waits for", func() bool {
 		scheduled := conditions.Get(root.get("new"), tenancyv1alpha1.WorkspaceScheduled)
@@ -233,6 +235,29 @@ func TestWhatWaitsForAShardGoesOnWhenThatIsBack(t *testing.T) {
 		_, err := root.at.shard.Clients.Workspaces.Get(in(root, "root"), "old", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
+}
+
+// mustBeUnreachable checks that people are told that a workspace of the root shard is on a shard that is down. The API
+// says what that has said last.
+func (i *installation) mustBeUnreachable(name, home string) {
+	i.Helper()
+	root := i.shards["root"]
+	if phase := root.get(name).Status.Phase; phase != corev1alpha1.LogicalClusterPhaseReady {
+		i.Errorf("the API says %s", phase)
+	}
+	table, err := root.at.replica.admin(i.T).Get().AbsPath("/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/"+name).
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Do(i.Context()).Raw()
+	if err != nil || !strings.Contains(string(table), fmt.Sprintf(`"cells":["%s","universal","%s","Unreachable",`, name, home)) {
+		i.Errorf("the table is %s, %v", table, err)
+	}
+	found := status.Workspaces{}
+	untilAnswered(i.T, root.at.replica, status.WorkspacesPath+"?search=root:"+name, "the workspace is found", func(all status.Workspaces) bool {
+		found = all
+		return len(all.Items) == 1
+	})
+	if got := found.Items[0]; got.Home != home || !got.Unreachable || got.Shard != "root" || got.Phase != "Ready" {
+		i.Errorf("a search finds %+v", got)
+	}
 }
 
 // I10: the shard of the Workspaces was restored from a backup. It does not know its youngest ones any more.

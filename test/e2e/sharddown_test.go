@@ -40,6 +40,7 @@ func TestAFrontServesWhicheverShardIsDownI11(t *testing.T) {
 		}
 		noticed := time.Now() // what was created before may have been assigned to it, and waits for its return
 		t.Logf("all have noticed that %s has died after %v", down.Name, noticed.Sub(died).Round(time.Millisecond))
+		s.mustBeUnreachable(down)
 
 		for _, f := range s.fronts[:1] {
 			f.Signal(syscall.SIGTERM)
@@ -140,6 +141,26 @@ func newShardDown(t *testing.T, i *harness.Installation) *shardDown {
 		f.WaitSnapshot()
 	}
 	return s
+}
+
+// mustBeUnreachable checks that workspaces whose shard is down do not pass for ready where the Workspace can be read.
+func (s *shardDown) mustBeUnreachable(down *harness.ShardMember) {
+	s.Helper()
+	if down == s.Root { // which has them
+		return
+	}
+	name := strings.TrimPrefix(s.on[down.Name], "root:")
+	for _, command := range []string{"list", "tree"} {
+		cmd := harness.Command(s.T, "regent", "ws", command, "root", "--kubeconfig="+s.Kubeconfig())
+		out, _ := cmd.CombinedOutput() // a tree that is not complete fails
+		shown := false
+		for line := range strings.Lines(string(out)) {
+			shown = shown || strings.Contains(line, name) && strings.Contains(line, down.Name) && strings.Contains(line, "Unreachable")
+		}
+		if !shown {
+			s.Errorf("%s is down, and regent ws %s says of %s:\n%s", down.Name, command, name, out)
+		}
+	}
 }
 
 // part waits for one of the three parts of the time that a shard is down, and sees that its users are told.

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -16,7 +15,7 @@ const atOnce = 8
 type Node struct {
 	Name string
 	// Workspace is nil for the one with which the tree begins.
-	Workspace *tenancyv1alpha1.Workspace
+	Workspace *Listed
 	Nodes     []*Node
 	// Fault is why it is not known what is in it.
 	Fault error
@@ -60,7 +59,7 @@ func (c *Client) ask(ctx context.Context, node *Node, path logicalcluster.Path) 
 	node.add(c.List(ctx, path))
 }
 
-func (n *Node) add(found []tenancyv1alpha1.Workspace, fault error) {
+func (n *Node) add(found []Listed, fault error) {
 	n.Fault = fault
 	for i := range found {
 		n.Nodes = append(n.Nodes, &Node{Name: found[i].Name, Workspace: &found[i]})

@@ -25,17 +25,24 @@ func TestATreeIsCompleteButForWhatCannotBeAsked(t *testing.T) {
 			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not for you"}`))
 			return
 		}
-		items := []any{}
-		for _, name := range names {
-			items = append(items, map[string]any{"kind": "Workspace", "apiVersion": "tenancy.kcp.io/v1alpha1", "metadata": map[string]any{"name": name}})
+		if req.Header.Get("Accept") != "application/json;as=Table;g=meta.k8s.io;v=v1" || req.URL.Query().Get("includeObject") != "Object" {
+			t.Errorf("%s with Accept: %s", req.URL, req.Header.Get("Accept"))
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "WorkspaceList", "apiVersion": "tenancy.kcp.io/v1alpha1", "metadata": map[string]any{}, "items": items})
+		rows := []any{}
+		for _, name := range names {
+			rows = append(rows, map[string]any{"cells": []any{name, "eu1", "Unreachable"}, "object": map[string]any{"metadata": map[string]any{"name": name}}})
+		}
+		columns := []any{map[string]any{"name": "Name"}, map[string]any{"name": "Shard"}, map[string]any{"name": "Phase"}}
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Table", "columnDefinitions": columns, "rows": rows})
 	}))
 	defer server.Close()
 	client := NewClient(&rest.Config{Host: server.URL, QPS: -1}, Place{Base: server.URL})
 	got := client.Tree(t.Context(), logicalcluster.NewPath("root")).Lines(func(n *Node) string {
-		if n.Fault != nil {
+		switch {
+		case n.Fault != nil:
 			return "!"
+		case n.Workspace != nil && (n.Workspace.Shard != "eu1" || n.Workspace.Phase != "Unreachable"):
+			return "?"
 		}
 		return ""
 	})
@@ -62,7 +69,7 @@ func TestATreeEndsInTime(t *testing.T) {
 		asks++
 		stop() // after the first answer
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"kind":"WorkspaceList","apiVersion":"tenancy.kcp.io/v1alpha1","metadata":{},"items":[]}`))
+		_, _ = w.Write([]byte(`{"kind":"Table"}`))
 	}))
 	defer server.Close()
 	root := NewClient(&rest.Config{Host: server.URL, QPS: -1}, Place{Base: server.URL}).Tree(ctx, logicalcluster.NewPath("root"))

@@ -2,6 +2,7 @@ package workspaces
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -62,23 +63,50 @@ func (c *Client) CheckEntry(ctx context.Context, path logicalcluster.Path) error
 	return nil
 }
 
+// Listed is a workspace, and what the server's table says of it.
+type Listed struct {
+	tenancyv1alpha1.Workspace
+	// Phase is what kubectl shows: the workspace's, or that its shard does not answer. Shard has its logical
+	// cluster.
+	Phase, Shard string
+}
+
+// IsOnLoneShard reports whether there was no other shard when the workspace got its own.
+func (l *Listed) IsOnLoneShard() bool { return l.Labels[clusters.ShardLabel] == "" }
+
 // List returns the workspaces in a workspace, by name.
-func (c *Client) List(ctx context.Context, path logicalcluster.Path) ([]tenancyv1alpha1.Workspace, error) {
-	client, err := c.in(path)
+func (c *Client) List(ctx context.Context, path logicalcluster.Path) ([]Listed, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(c.at(path))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot make a client of %s: %w", path, err)
 	}
-	found, err := client.List(ctx, metav1.ListOptions{})
+	answer, err := client.RESTClient().Get().AbsPath("/apis", tenancyv1alpha1.SchemeGroupVersion.String(), "workspaces").
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Param("includeObject", string(metav1.IncludeObject)).Do(ctx).Raw()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the workspaces in %s: %w", path, err)
 	}
-	out := make([]tenancyv1alpha1.Workspace, len(found.Items))
-	for i, item := range found.Items {
-		if err := decode(&item, &out[i]); err != nil {
-			return nil, err
+	table := &metav1.Table{}
+	if err := json.Unmarshal(answer, table); err != nil {
+		return nil, fmt.Errorf("the workspaces in %s cannot be read: %w", path, err)
+	}
+	out := make([]Listed, len(table.Rows))
+	for i, row := range table.Rows {
+		if err := json.Unmarshal(row.Object.Raw, &out[i].Workspace); err != nil {
+			return nil, fmt.Errorf("a workspace in %s cannot be read: %w", path, err)
 		}
+		out[i].Phase, out[i].Shard = cell(table, row, "Phase"), cell(table, row, "Shard")
 	}
 	return out, nil
+}
+
+// cell returns the text in a column of a table, and nothing if there is no such column.
+func cell(table *metav1.Table, row metav1.TableRow, column string) string {
+	for i, header := range table.ColumnDefinitions {
+		if header.Name == column && i < len(row.Cells) {
+			return fmt.Sprint(row.Cells[i])
+		}
+	}
+	return ""
 }
 
 // Create makes a workspace in another one. ErrExists: there is one of this name.
@@ -115,9 +143,6 @@ func (c *Client) WaitReady(ctx context.Context, parent logicalcluster.Path, name
 	}
 	return last, err
 }
-
-// ShardOf returns the name of the shard that has a workspace. It is empty until it has one.
-func ShardOf(w *tenancyv1alpha1.Workspace) string { return w.Labels[clusters.ShardLabel] }
 
 // waitsFor returns the first condition that is not met.
 func waitsFor(w *tenancyv1alpha1.Workspace) string {

@@ -35,6 +35,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/apis/resource"
 	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/etcdtest"
@@ -104,7 +105,7 @@ func serve(t *testing.T, stored *apis.Storage, objects *custom.Storage) (url str
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stored.Install(server); err != nil {
+	if err := stored.Install(server, resource.Shards{Own: "root"}); err != nil {
 		t.Fatal(err)
 	}
 	schemas, err := openapi.Metadata(apis.Scheme)

@@ -276,53 +276,6 @@ func (s *shard) ttl(t *testing.T, key string) int64 {
 	return lease.GrantedTTL
 }
 
-func TestTablesHaveKubectlsColumns(t *testing.T) {
-	s := startShard(t, etcdtest.Start(t), nil)
-	columns := map[string]string{
-		"v1 namespaces":                 "Name Status Age",
-		"v1 configmaps":                 "Name Data Age",
-		"v1 secrets":                    "Name Type Data Age",
-		"v1 serviceaccounts":            "Name Secrets Age",
-		"v1 events":                     "Last Seen,Type,Reason,Object,Message",
-		"events.k8s.io/v1 events":       "Last Seen,Type,Reason,Object,Message",
-		"coordination.k8s.io/v1 leases": "Name Holder Age",
-		"coordination.k8s.io/v1beta1 leasecandidates":       "Name LeaseName BinaryVersion EmulationVersion Strategy Age",
-		"rbac.authorization.k8s.io/v1 roles":                "Name,Created At",
-		"rbac.authorization.k8s.io/v1 clusterroles":         "Name,Created At",
-		"rbac.authorization.k8s.io/v1 rolebindings":         "Name Role Age",
-		"rbac.authorization.k8s.io/v1 clusterrolebindings":  "Name Role Age",
-		"tenancy.kcp.io/v1alpha1 workspaces":                "Name Type Region Phase URL Age",
-		"core.kcp.io/v1alpha1 logicalclusters":              "Name Phase URL Age",
-		"core.kcp.io/v1alpha1 shards":                       "Name,Region,URL,External URL,Cordoned,Age",
-		"apiextensions.k8s.io/v1 customresourcedefinitions": "Name,Created At",
-		"apis.kcp.io/v1alpha1 apiresourceschemas":           "Name Age",
-		"apis.kcp.io/v1alpha2 apiexports":                   "Name Age",
-		"apis.kcp.io/v1alpha2 apibindings":                  "Name Age Ready",
-	}
-	expectLines(t, s.served(t), columns, "columns")
-	for resource, want := range columns {
-		path := "/apis/" + strings.Replace(resource, " ", "/", 1)
-		if strings.HasPrefix(resource, "v1 ") {
-			path = strings.Replace(path, "/apis/", "/api/", 1)
-		}
-		table := &metav1.Table{}
-		s.get(t, "/clusters/aa"+path, "application/json;as=Table;v=v1;g=meta.k8s.io", table)
-		var got []string
-		for _, c := range table.ColumnDefinitions {
-			if c.Priority == 0 {
-				got = append(got, c.Name)
-			}
-		}
-		separator := " "
-		if strings.Contains(want, ",") {
-			separator = ","
-		}
-		if strings.Join(got, separator) != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
-		}
-	}
-}
-
 // get reads a path into out.
 func (s *shard) get(t *testing.T, path, accept string, out any) {
 	t.Helper()

@@ -20,6 +20,8 @@ type Storage struct {
 	// groups has the handlers of requests, by API group.
 	groups map[string]*group
 	reader *Reader
+	// shards is filled in by Install.
+	shards resource.Shards
 }
 
 // Open opens the storage that getter provides. custom has the objects that definitions define; nil: there are none.
@@ -35,7 +37,7 @@ func Open(getter generic.RESTOptionsGetter, custom CustomObjects) (*Storage, err
 }
 
 func (s *Storage) add(d resource.Described, getter generic.RESTOptionsGetter) error {
-	versions, err := d.Serve(Scheme, getter)
+	versions, err := d.Serve(Scheme, getter, &s.shards)
 	if err != nil {
 		return err
 	}
@@ -60,8 +62,10 @@ func (s *Storage) Close() {
 	}
 }
 
-// Install makes the server serve all resources, once. What is virtual must be of the kinds in Types.
-func (s *Storage) Install(server *genericapiserver.GenericAPIServer, virtual ...resource.Virtual) error {
+// Install makes the server serve all resources, once. Tables tell of shards. What is virtual must be of the kinds in
+// Types.
+func (s *Storage) Install(server *genericapiserver.GenericAPIServer, shards resource.Shards, virtual ...resource.Virtual) error {
+	s.shards = shards
 	for _, v := range virtual {
 		add(s.groups, v.GroupVersion, map[string]rest.Storage{v.Name: v.Storage}, false)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/apis/resource"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -62,7 +63,7 @@ func startShard(t *testing.T, way storagebackend.TransportConfig, plugin admissi
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stored.Install(server); err != nil {
+	if err := stored.Install(server, resource.Shards{Own: "here", Answers: func(shard string) bool { return shard != "down" }}); err != nil {
 		t.Fatal(err)
 	}
 	prepared := server.PrepareRun()

@@ -42,6 +42,8 @@ type search struct {
 	// others are the names of the other shards, and ask asks one of them. others is nil for a lone shard.
 	others func() []string
 	ask    func(ctx context.Context, shard, path string, each time.Duration, limit int64) ([]byte, error)
+	// answers reports whether a shard is this one, or is heard. It is nil for a lone shard.
+	answers func(shard string) bool
 }
 
 // newSearch returns a search of a shard. others reads other shards; nil: there are none.
@@ -50,6 +52,7 @@ func newSearch(shard string, workspaces *clusters.Informer[*tenancyv1alpha1.Work
 	if others != nil {
 		s.others = func() []string { return slices.Collect(maps.Keys(others.Peers())) }
 		s.ask = others.Ask
+		s.answers = others.Answers
 	}
 	return s
 }
@@ -97,7 +100,10 @@ func (s *search) here(ctx context.Context, text string, limit int) status.Worksp
 				out.More = true
 				return out
 			}
-			out.Items = append(out.Items, status.Workspace{Path: path, Cluster: ws.Spec.Cluster, Phase: string(ws.Status.Phase), Shard: s.shard})
+			out.Items = append(out.Items, status.Workspace{
+				Path: path, Cluster: ws.Spec.Cluster, Phase: string(ws.Status.Phase), Shard: s.shard,
+				Home: clusters.HomeOf(ws, s.shard), Unreachable: clusters.IsUnreachable(ws, s.shard, s.answers),
+			})
 		}
 		if len(page) < searchPage {
 			break

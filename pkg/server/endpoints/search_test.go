@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/status"
@@ -75,7 +76,7 @@ func TestWorkspacesAreFoundByAPartOfTheirPath(t *testing.T) {
 		}
 	}
 	found, err := s.find(t.Context(), url.Values{"search": {"root:team:b"}}, false)
-	if want := (status.Workspace{Path: "root:team:b", Cluster: "c-b", Phase: "Ready", Shard: "root"}); err != nil || len(found.Items) != 1 || found.Items[0] != want {
+	if want := (status.Workspace{Path: "root:team:b", Cluster: "c-b", Phase: "Ready", Shard: "root", Home: "root"}); err != nil || len(found.Items) != 1 || found.Items[0] != want {
 		t.Errorf("found %+v, %v; want %+v", found.Items, err, want)
 	}
 }
@@ -176,6 +177,39 @@ func TestAShardThatFailsIsToldAndCostsTheOthersNothing(t *testing.T) {
 	}
 	if len(found.Faults) != 2 || found.Faults["down"] != "it does not run" || !strings.Contains(found.Faults["odd"], "invalid character") {
 		t.Errorf("faults %q", found.Faults)
+	}
+}
+
+// What a shard that is down has said last is not what is so now.
+func TestWorkspacesOfAShardThatIsDownSaySo(t *testing.T) {
+	var all []*tenancyv1alpha1.Workspace
+	for name, home := range map[string]string{"a": "", "b": "eu1", "c": "down"} {
+		ws := workspaceAt("root:" + name)
+		ws.Labels = map[string]string{clusters.ShardLabel: home}
+		all = append(all, ws)
+	}
+	s := &search{shard: "root", workspaces: controllertest.Informer(t, controllertest.NewSource(all...), nil), answers: func(shard string) bool { return shard != "down" }}
+	s.others = func() []string { return []string{"eu1"} }
+	s.ask = func(context.Context, string, string, time.Duration, int64) ([]byte, error) {
+		// as eu1 hears it
+		return []byte(`{"items":[{"path":"root:d","phase":"Ready","home":"down","unreachable":true}]}`), nil
+	}
+	found, err := s.find(t.Context(), url.Values{"search": {"root"}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, ws := range found.Items {
+		got = append(got, fmt.Sprintf("%s %s on %s, unreachable: %t", ws.Path, ws.Phase, ws.Home, ws.Unreachable))
+	}
+	want := []string{
+		"root:a Ready on root, unreachable: false",
+		"root:b Ready on eu1, unreachable: false",
+		"root:c Ready on down, unreachable: true",
+		"root:d Ready on down, unreachable: true",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

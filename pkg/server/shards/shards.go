@@ -68,6 +68,12 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 }
 
+// Answers reports whether a shard is this one, or is heard. One that this process has only begun to read counts as
+// heard.
+func (r *Reader) Answers(shard string) bool {
+	return shard == r.cfg.Own || !r.shards.Contact.Misses(shard)
+}
+
 func (r *Reader) touch() {
 	select {
 	case r.changed <- struct{}{}:
@@ -87,6 +93,7 @@ func (r *Reader) FindRoot(urls []string) {
 func (r *Reader) open(m Member) (Follower, error) {
 	p, err := newPeer(r.cfg.Own, r.caller, m)
 	if err != nil {
+		r.shards.Contact.Set(m.Name, false)
 		return Follower{}, err
 	}
 	r.set(m.Name, p)

@@ -8,10 +8,13 @@ type Workspaces struct {
 	Faults map[string]string `json:"faults,omitempty"`
 }
 
-// Workspace is one workspace. Shard is the one that stores the Workspace; its logical cluster may be on another one.
+// Workspace is one workspace. Shard is the one that stores the Workspace, and Home the one that has its logical
+// cluster. Unreachable says that Shard does not hear Home: Phase is what Home has said last.
 type Workspace struct {
-	Path    string `json:"path"`
-	Cluster string `json:"cluster"`
-	Phase   string `json:"phase"`
-	Shard   string `json:"shard"`
+	Path        string `json:"path"`
+	Cluster     string `json:"cluster"`
+	Phase       string `json:"phase"`
+	Shard       string `json:"shard"`
+	Home        string `json:"home,omitempty"`
+	Unreachable bool   `json:"unreachable,omitempty"`
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/apis/core"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
+	"github.com/regent-project/regent/pkg/server/apis/resource"
 	"github.com/regent-project/regent/pkg/server/apis/review"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
@@ -152,7 +153,7 @@ func shard() (http.Handler, error) {
 		return nil, err
 	}
 	virtual := append(review.Access{}.Reviews(), core.Tokens{}.Subresource(), review.Tokens{}.Reviews(), review.Self())
-	if err := stored.Install(server, virtual...); err != nil {
+	if err := stored.Install(server, resource.Shards{}, virtual...); err != nil {
 		return nil, err
 	}
 	return server.Handler, nil

@@ -4,13 +4,12 @@ import (
 	"io"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/cmd/server/workspaces"
 )
 
 // Workspaces writes the workspaces in one of them.
-func Workspaces(w io.Writer, look Look, in logicalcluster.Path, list []tenancyv1alpha1.Workspace) error {
+func Workspaces(w io.Writer, look Look, in logicalcluster.Path, list []workspaces.Listed) error {
 	p := &page{Look: look}
 	if len(list) == 0 {
 		p.line("There is no workspace in %s. Make one: regent ws create <name>", in)
@@ -22,7 +21,7 @@ func Workspaces(w io.Writer, look Look, in logicalcluster.Path, list []tenancyv1
 	}
 	rows := [][]string{head}
 	for _, one := range list {
-		row := []string{one.Name, string(one.Status.Phase), orDash(workspaces.ShardOf(&one)), span(look.Now.Sub(one.CreationTimestamp.Time))}
+		row := []string{one.Name, one.Phase, orDash(one.Shard), span(look.Now.Sub(one.CreationTimestamp.Time))}
 		if look.wide() {
 			row = append(row, orDash(one.Spec.Cluster), orDash(one.Spec.URL))
 		}
@@ -45,11 +44,11 @@ func WorkspaceTree(w io.Writer, look Look, root *workspaces.Node) error {
 func (l Look) aboutNode(n *workspaces.Node) string {
 	text := ""
 	if n.Workspace != nil {
-		if phase := string(n.Workspace.Status.Phase); phase != "Ready" {
+		if phase := n.Workspace.Phase; phase != "Ready" {
 			text += "  " + l.warning(phase)
 		}
-		if shard := workspaces.ShardOf(n.Workspace); shard != "" {
-			text += "  (shard " + shard + ")"
+		if !n.Workspace.IsOnLoneShard() {
+			text += "  (shard " + n.Workspace.Shard + ")"
 		}
 	}
 	if n.Fault != nil {

@@ -45,8 +45,8 @@ type Described interface {
 	// Encoding returns how the objects are stored.
 	Encoding(serializer runtime.StorageSerializer) storage.Encoding
 	// Serve returns the handlers of requests for the resource and its subresources, over storage that getter
-	// provides. The caller must destroy them.
-	Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (VersionedStorage, error)
+	// provides. The caller must destroy them, and fill in shards before the first request.
+	Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter, shards *Shards) (VersionedStorage, error)
 }
 
 // VersionedStorage has the handlers of requests by API version and by the name in the URL: "namespaces",

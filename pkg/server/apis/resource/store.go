@@ -30,8 +30,8 @@ func (s *Store) Categories() []string { return s.categories }
 
 // Serve implements Described. Subresources and views share the storage of the main resource; only the main resource
 // destroys it.
-func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (VersionedStorage, error) {
-	store, err := d.store(typer, getter)
+func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter, shards *Shards) (VersionedStorage, error) {
+	store, err := d.store(typer, getter, shards)
 	if err != nil {
 		return nil, fmt.Errorf("registry of %s: %w", d.GVR.GroupResource(), err)
 	}
@@ -50,7 +50,7 @@ func (d Definition[T]) Serve(typer runtime.ObjectTyper, getter generic.RESTOptio
 	return storage, nil
 }
 
-func (d Definition[T]) store(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter) (*Store, error) {
+func (d Definition[T]) store(typer runtime.ObjectTyper, getter generic.RESTOptionsGetter, shards *Shards) (*Store, error) {
 	main := &strategy[T]{ObjectTyper: typer, def: d}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return d.newObject() },
@@ -62,7 +62,7 @@ func (d Definition[T]) store(typer runtime.ObjectTyper, getter generic.RESTOptio
 		UpdateStrategy:            main,
 		DeleteStrategy:            main,
 		ResetFieldsStrategy:       main,
-		TableConvertor:            tableConvertor[T]{d.Columns},
+		TableConvertor:            tableConvertor[T]{d.Columns, shards},
 	}
 	if ttl := d.Stored.TTL; ttl > 0 {
 		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return ttl, nil }

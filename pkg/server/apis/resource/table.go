@@ -21,9 +21,19 @@ type Column[T Object] struct {
 	Type string
 	// Wide columns are printed only with -o wide.
 	Wide bool
-	// Cell returns the value for one object.
+	// Cell returns the value for one object. Among does so in its place, if the value depends on what is known of
+	// shards.
 	Cell   func(obj T) any
+	Among  func(shards *Shards, obj T) any
 	format string
+}
+
+// Shards is what a server knows of the shards of its installation when it prints a table.
+type Shards struct {
+	// Own is the name of the server's own shard.
+	Own string
+	// Answers reports whether a shard is the own one, or is heard. Nil: there is no other one.
+	Answers func(shard string) bool
 }
 
 // Name is the first column of most tables.
@@ -53,7 +63,10 @@ func Since(t time.Time) string {
 	return duration.HumanDuration(time.Since(t))
 }
 
-type tableConvertor[T Object] struct{ columns []Column[T] }
+type tableConvertor[T Object] struct {
+	columns []Column[T]
+	shards  *Shards
+}
 
 func (c tableConvertor[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	out := &metav1.Table{}
@@ -97,7 +110,11 @@ func (c tableConvertor[T]) row(obj runtime.Object, _ metav1.Object, _, _ string)
 	}
 	cells := make([]any, 0, len(c.columns))
 	for _, column := range c.columns {
-		cells = append(cells, column.Cell(object))
+		if column.Among != nil {
+			cells = append(cells, column.Among(c.shards, object))
+		} else {
+			cells = append(cells, column.Cell(object))
+		}
 	}
 	return cells, nil
 }

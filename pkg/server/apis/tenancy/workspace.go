@@ -83,13 +83,21 @@ var workspaces = resource.Definition[workspace]{
 			}
 			return string(w.Spec.Type.Name)
 		}},
-		{Name: "Region", Description: "The region this workspace is in", Cell: func(w workspace) any { return w.Labels["region"] }},
-		{Name: "Phase", Description: "The current phase (e.g. Scheduling, Initializing, Ready, Deleting)", Cell: func(w workspace) any { return string(w.Status.Phase) }},
+		{Name: "Shard", Description: "The shard that has the workspace's logical cluster", Among: func(shards *resource.Shards, w workspace) any { return clusters.HomeOf(w, shards.Own) }},
+		{Name: "Phase", Description: "The current phase (e.g. Scheduling, Initializing, Ready, Deleting), or Unreachable while its shard is not heard", Among: func(shards *resource.Shards, w workspace) any {
+			if clusters.IsUnreachable(w, shards.Own, shards.Answers) {
+				return unreachable
+			}
+			return string(w.Status.Phase)
+		}},
 		{Name: "URL", Description: "URL to access the workspace", Cell: func(w workspace) any { return w.Spec.URL }},
 		resource.Age[workspace](),
 	},
 	Subresources: map[string]resource.Subresource[workspace]{"status": workspaceStatus},
 }
+
+// unreachable is what tables say in place of the phase.
+const unreachable = "Unreachable"
 
 var workspaceStatus = resource.Subresource[workspace]{
 	Keep:  func(w, old workspace) { w.Spec = old.Spec },
