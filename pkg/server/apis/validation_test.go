@@ -155,8 +155,11 @@ var validationCases = map[string][]validationCase{
 		{name: "URL unset", create: "{metadata: {name: u2}, spec: {URL: 'https://a/b'}}", update: "{spec: {URL: ''}}", want: "URL cannot be unset"},
 		{name: "type changed", create: "{metadata: {name: t1}, spec: {}}", update: "{spec: {type: {name: other, path: root}}}", want: "name is immutable"},
 		{name: "type path changed", create: "{metadata: {name: t2}, spec: {}}", update: "{spec: {type: {name: universal, path: 'root:a'}}}", want: "path is immutable"},
-		{name: "type left out", create: "{metadata: {name: t3}, spec: {type: {name: other, path: root}}}", update: "{spec: {type: null}}"},
-		{name: "mount changed", create: "{metadata: {name: m1}, spec: {mount: {ref: {apiVersion: v1, kind: K, name: nn}}}}", update: "{spec: {mount: {ref: {apiVersion: v1, kind: K, name: o}}}}", want: "mount is immutable"},
+		{name: "type left out", create: "{metadata: {name: t3}, spec: {type: {name: organization, path: root}}}", update: "{spec: {type: null}}"},
+		{name: "a type that there is not", create: "{metadata: {name: x}, spec: {type: {name: tenant, path: 'root:acme'}}}", want: "spec.type: Invalid"},
+		{name: "a type that there is elsewhere", create: "{metadata: {name: x}, spec: {type: {name: universal, path: 'root:acme'}}}", want: "spec.type: Invalid"},
+		{name: "the default type without a path", create: "{metadata: {name: t4}, spec: {type: {name: universal}}}"},
+		{name: "the type of a cluster to adopt", create: "{metadata: {name: t5, annotations: {regent.dev/adopt: eu1/x7}}, spec: {type: {name: tenant, path: 'root:acme'}}}"},
 	},
 	"core.kcp.io/v1alpha1 logicalclusters": {
 		{name: "other name", create: "{metadata: {name: other}}", want: "metadata.name"},

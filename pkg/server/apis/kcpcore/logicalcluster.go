@@ -4,6 +4,7 @@ package kcpcore
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -84,11 +85,21 @@ func validateLogicalCluster(l logicalCluster) field.ErrorList {
 
 // validateLogicalClusterUpdate refuses changes of the owner, which decides whether the cluster may live, and of the
 // path, with which the paths of all clusters below it begin. A cluster that has lost its Workspace may get a new one of
-// the same name.
+// the same name. It also refuses changes that would do nothing.
 func validateLogicalClusterUpdate(l, old logicalCluster) field.ErrorList {
 	var errs field.ErrorList
+	spec := field.NewPath("spec")
 	if !equality.Semantic.DeepEqual(l.Spec.Owner, old.Spec.Owner) && !isAdopted(l, old) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "owner"), "owner is immutable"))
+		errs = append(errs, field.Forbidden(spec.Child("owner"), "owner is immutable"))
+	}
+	if l.Spec.DirectlyDeletable != old.Spec.DirectlyDeletable {
+		errs = append(errs, field.Forbidden(spec.Child("directlyDeletable"), "this server does not look at it: whoever may delete the LogicalCluster can delete it"))
+	}
+	if phase := old.Status.Phase; phase != corev1alpha1.LogicalClusterPhaseScheduling && !slices.Equal(l.Spec.Initializers, old.Spec.Initializers) {
+		errs = append(errs, field.Forbidden(spec.Child("initializers"), fmt.Sprintf("too late: they were copied to the status when the phase Initializing began, and it is %s", phase)))
+	}
+	if phase := old.Status.Phase; phase == corev1alpha1.LogicalClusterPhaseDeleting && !slices.Equal(l.Spec.Terminators, old.Spec.Terminators) {
+		errs = append(errs, field.Forbidden(spec.Child("terminators"), "too late: they were copied to the status when the deletion began"))
 	}
 	if path := old.Annotations[core.LogicalClusterPathAnnotationKey]; path != "" && l.Annotations[core.LogicalClusterPathAnnotationKey] != path {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(core.LogicalClusterPathAnnotationKey), "the path is immutable"))

@@ -41,11 +41,23 @@ var shards = resource.Definition[shard]{
 		}
 	},
 	Validate: validateShard,
+	Warn: func(s, old shard) (warnings []string) {
+		if old == nil {
+			old = &corev1alpha1.Shard{}
+		}
+		if at := s.Spec.ExternalURL; at != s.Spec.BaseURL && at != old.Spec.ExternalURL {
+			warnings = append(warnings, "spec.externalURL: it is shown, and changes nothing; --shard-base-url of the shard's replicas is the URL that users get")
+		}
+		if at := s.Spec.VirtualWorkspaceURL; at != s.Spec.BaseURL && at != old.Spec.VirtualWorkspaceURL {
+			warnings = append(warnings, "spec.virtualWorkspaceURL: this server has no virtual workspaces, and does not use it")
+		}
+		return warnings
+	},
 	Columns: []resource.Column[shard]{
 		resource.Name[shard](),
-		{Name: "Region", Description: "The region this workspace is in", Cell: func(s shard) any { return s.Labels["region"] }},
+		{Name: "Region", Description: "The label region of the shard", Cell: func(s shard) any { return s.Labels["region"] }},
 		{Name: "URL", Description: "URL to directly connect to the shard", Cell: func(s shard) any { return s.Spec.BaseURL }},
-		{Name: "External URL", Description: "The URL exposed in logical clusters created on that shard", Cell: func(s shard) any { return s.Spec.ExternalURL }},
+		{Name: "External URL", Description: "The URL that users of the shard get, as its Shard object says", Cell: func(s shard) any { return s.Spec.ExternalURL }},
 		{Name: "Cordoned", Description: "Whether the shard takes no new logical clusters", Cell: func(s shard) any { return clusters.IsCordoned(s) }},
 		resource.Age[shard](),
 	},

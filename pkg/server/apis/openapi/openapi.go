@@ -25,6 +25,7 @@ import (
 func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := upstream.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, GetOpenAPIDefinitions(ref))
+	describe(all)
 	return all
 }
 

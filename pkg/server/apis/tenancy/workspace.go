@@ -2,8 +2,10 @@
 package tenancy
 
 import (
+	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -26,6 +28,10 @@ const (
 	defaultType     = "universal"
 	defaultTypePath = "root"
 )
+
+// typesOfKCP are those that every kcp has. People give them to kcp's tools, as its documentation says, and expect no
+// more of them than a workspace: so all but the default are warned of, and not refused.
+var typesOfKCP = []tenancyv1alpha1.WorkspaceTypeName{defaultType, "organization", "team", "home"}
 
 // creatorKey is the annotation that says who has created a workspace.
 const creatorKey = tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey
@@ -74,7 +80,9 @@ var workspaces = resource.Definition[workspace]{
 		}
 	},
 	Validate:       validateWorkspace,
+	ValidateCreate: func(w workspace) field.ErrorList { return refuseNew(w, nil) },
 	ValidateUpdate: validateWorkspaceUpdate,
+	Warn:           warn,
 	Columns: []resource.Column[workspace]{
 		resource.Name[workspace](),
 		{Name: "Type", Description: "Type of the workspace", Cell: func(w workspace) any {
@@ -153,10 +161,41 @@ func validateType(t *tenancyv1alpha1.WorkspaceTypeReference, path *field.Path) f
 	return errs
 }
 
+// refuseNew refuses what this server does not do, unless the old state has it, too: what is stored can be written
+// again. old is nil for a new Workspace.
+func refuseNew(w, old workspace) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	_, adopts := w.Annotations[clusters.AdoptAnnotation] // with the type of before
+	if t := w.Spec.Type; (old == nil || old.Spec.Type == nil) && !adopts && t != nil && !isOfKCP(t) {
+		errs = append(errs, field.Invalid(spec.Child("type"), t.String(), "this server has no workspace types: leave it out, or give root:universal"))
+	}
+	if w.Spec.Mount != nil && (old == nil || old.Spec.Mount == nil) {
+		errs = append(errs, field.Forbidden(spec.Child("mount"), "this server mounts nothing: leave it out, and the workspace gets a logical cluster of its own"))
+	}
+	return errs
+}
+
+// isOfKCP reports whether a type is one that every kcp has. Without a path kcp looks for it above the workspace, too.
+func isOfKCP(t *tenancyv1alpha1.WorkspaceTypeReference) bool {
+	return (t.Path == "" || t.Path == defaultTypePath) && slices.Contains(typesOfKCP, t.Name)
+}
+
+// warn tells of what has no effect.
+func warn(w, old workspace) (warnings []string) {
+	if old == nil && w.Spec.Type != nil && w.Spec.Type.Name != defaultType {
+		warnings = append(warnings, fmt.Sprintf("spec.type: this server has no workspace types; %s is kept and shown, and changes nothing", w.Spec.Type))
+	}
+	if old != nil && old.Spec.Cluster != "" && !equality.Semantic.DeepEqual(w.Spec.Location, old.Spec.Location) {
+		warnings = append(warnings, "spec.location: the workspace has its shard, and stays there")
+	}
+	return warnings
+}
+
 // validateWorkspaceUpdate refuses changes of a workspace's logical cluster, URL, type and mount: they are permanent
 // once set.
 func validateWorkspaceUpdate(w, old workspace) field.ErrorList {
-	var errs field.ErrorList
+	errs := refuseNew(w, old)
 	spec := field.NewPath("spec")
 	switch {
 	case old.Spec.Cluster != "" && w.Spec.Cluster == "":
