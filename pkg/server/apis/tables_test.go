@@ -123,7 +123,7 @@ func TestWideColumnsShowWhatTheirHeadersSay(t *testing.T) {
 				value = fmt.Sprint(table.Rows[0].Cells[n])
 			}
 			if strings.HasSuffix(c.Name, "Seen") {
-				value = seen(value, of.shows)
+				value = timeOf(value, of.shows)
 			}
 			shows = append(shows, c.Name+"="+value)
 		}
@@ -133,8 +133,8 @@ func TestWideColumnsShowWhatTheirHeadersSay(t *testing.T) {
 	}
 }
 
-// seen returns the time in want that the age is of, if it is.
-func seen(age, want string) string {
+// timeOf returns the time in want that an age is of, if there is one.
+func timeOf(age, want string) string {
 	for _, text := range regexp.MustCompile(`[0-9]{4}-[0-9T:-]+Z`).FindAllString(want, -1) {
 		if at, err := time.Parse(time.RFC3339, text); err == nil && resource.Since(at) == age {
 			return text
