@@ -89,7 +89,7 @@ func (s *system) tryInstallation(b *text) {
 	shards := s.present()
 	last, second := shards[len(shards)-1], shards[min(1, len(shards)-1)]
 	b.line("  for n in 1 2 3 4 5 6; do echo '%s'; done | kubectl create -f -", fmt.Sprintf(workspace, `demo-'$n'`))
-	b.line("  kubectl get workspaces --label-columns=regent.dev/shard")
+	b.line("  kubectl get workspaces")
 	b.line("  %s shard list", quoted(beside("regent")))
 	b.line("")
 	b.line("See who leads %s (and so on, for each shard):", last.name)

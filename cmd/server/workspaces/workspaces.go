@@ -80,8 +80,12 @@ func (c *Client) List(ctx context.Context, path logicalcluster.Path) ([]Listed, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client of %s: %w", path, err)
 	}
-	answer, err := client.RESTClient().Get().AbsPath("/apis", tenancyv1alpha1.SchemeGroupVersion.String(), "workspaces").
-		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Param("includeObject", string(metav1.IncludeObject)).Do(ctx).Raw()
+	result := client.RESTClient().Get().AbsPath("/apis", tenancyv1alpha1.SchemeGroupVersion.String(), "workspaces").
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Param("includeObject", string(metav1.IncludeObject)).Do(ctx)
+	if err := result.Error(); err != nil { // that of Raw does not say why
+		return nil, fmt.Errorf("cannot list the workspaces in %s: %w", path, err)
+	}
+	answer, err := result.Raw()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the workspaces in %s: %w", path, err)
 	}
