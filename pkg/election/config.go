@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,7 +56,7 @@ type Config struct {
 	// process is quarantined. It must be below RenewDeadline. 0 means the smaller of 5 s and half of RenewDeadline.
 	DrainTimeout time.Duration
 
-	// Cluster is the logical cluster in which the Lease lives. It only goes into fencing tokens. The contexts of
+	// Cluster is the name of the logical cluster in which the Lease lives, not the path. It only goes into fencing tokens. The contexts of
 	// renewals and of the release carry the token (fence.From), and Client should send it (fence.FromContext).
 	Cluster logicalcluster.Name
 	// ReplicasDirectory is a directory in which each process of this machine that runs for this Lease locks a file
@@ -82,7 +83,8 @@ type Config struct {
 	SucceedUnfenced bool
 	// Replica is the name of this replica, which people read, and by which a step down prefers a standby. Each
 	// holder identity begins with it. It may stay when the process is started anew, but no two processes should
-	// have one name at a time. Empty: the host name and a part of a random uuid, new with each start.
+	// have one name at a time. It has at most 256 bytes of UTF-8. Empty: the host name and a part of a random uuid,
+	// new with each start.
 	//
 	// Instance is the name of this process, which no other one ever has: Forget declares a process dead by it.
 	// Empty: Replica and a part of a random uuid.
@@ -160,6 +162,12 @@ func (c Config) ValidateAs(name func(field string) string) error {
 	return errors.Join(append(faults, c.drainFaults(name, len(faults) > 0)...)...)
 }
 
+// findCluster is the command that prints the name of the current workspace's logical cluster.
+const findCluster = `kubectl get logicalcluster cluster -o jsonpath='{.metadata.annotations.kcp\.io/cluster}'`
+
+// longestName is how long Replica may be: fencing tokens and probes carry the holder identities that begin with it.
+const longestName = 256
+
 // leaseFaults returns what is wrong with the Lease's name and with the timings.
 func (c Config) leaseFaults(name func(string) string) (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -168,6 +176,12 @@ func (c Config) leaseFaults(name func(string) string) (faults []error) {
 	}
 	if msgs := validation.IsDNS1123Subdomain(c.Name); len(msgs) > 0 {
 		fault("%s %q is not a Lease name: %s", name("Name"), c.Name, strings.Join(msgs, "; "))
+	}
+	if c.Cluster != "" && !(c.Cluster.IsValid() && c.Cluster.Path().IsValid()) {
+		fault("%s %q is not the name of a logical cluster: give the name, and not the path. In that workspace this prints it: %s", name("Cluster"), c.Cluster, findCluster)
+	}
+	if len(c.Replica) > longestName || !utf8.ValidString(c.Replica) {
+		fault("%s %.40q goes into fencing tokens: give at most %d bytes of UTF-8", name("Replica"), c.Replica, longestName)
 	}
 	switch d := c.LeaseDuration; {
 	case d < time.Second || d%time.Second != 0 || d > math.MaxInt32*time.Second:

@@ -30,8 +30,12 @@ func TestTheDrainTimeoutDefaultsToHalfTheRenewDeadlineAtMost5s(t *testing.T) {
 
 func TestFaultsNameTheFields(t *testing.T) {
 	for want, change := range map[string]func(*election.Config){
-		`Namespace "" is not a namespace name`:              func(c *election.Config) { c.Namespace = "" },
-		`Name "A/b" is not a Lease name`:                    func(c *election.Config) { c.Name = "A/b" },
+		`Namespace "" is not a namespace name`: func(c *election.Config) { c.Namespace = "" },
+		`Name "A/b" is not a Lease name`:       func(c *election.Config) { c.Name = "A/b" },
+		`Cluster "root:team-a" is not the name of a logical cluster: give the name, and not the path. In that workspace this prints it: kubectl get logicalcluster cluster`: func(c *election.Config) {
+			c.Cluster = "root:team-a"
+		},
+		"at most 256 bytes of UTF-8":                        func(c *election.Config) { c.Replica = strings.Repeat("h", 257) },
 		"LeaseDuration 500ms must be whole seconds":         func(c *election.Config) { c.LeaseDuration = time.Second / 2 },
 		"RenewDeadline 15s must be below LeaseDuration 15s": func(c *election.Config) { c.RenewDeadline = c.LeaseDuration },
 		"Priority and Preempt contradict Mode=coordinated":  func(c *election.Config) { c.Mode, c.Preempt = election.Coordinated{}, true },

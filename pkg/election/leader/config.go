@@ -23,7 +23,8 @@ import (
 type Config struct {
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
-	// Cluster is the logical cluster of the Lease, if the server has such. The rest.Config must lead there.
+	// Cluster is the name of the Lease's logical cluster, if the server has such, and not its path: root, or as in
+	// x5k2m7qa3bcd4efg. The rest.Config must lead there.
 	Cluster logicalcluster.Name
 	// Replica and ReplicasDirectory are as in election.Config. ReplicasDirectory is for replicas on one machine.
 	Replica, ReplicasDirectory string
@@ -95,9 +96,6 @@ func (c Config) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("leader: Config."+format, args...))
-	}
-	if c.Cluster != "" && !(c.Cluster.IsValid() && c.Cluster.Path().IsValid()) {
-		fault("Cluster %q is not the name of a logical cluster: give the name, as spec.cluster of its Workspace has it, and not the path", c.Cluster)
 	}
 	switch {
 	case c.secretSources() > 1:
