@@ -30,7 +30,7 @@ var (
 	}, []string{"name"})
 	termsEnded = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "regent_election_terms_ended_total", StabilityLevel: metrics.ALPHA,
-		Help: "Terms of this process that have ended, by cause.",
+		Help: "Terms of this process that have ended, by cause: on request if somebody asked for it, or another replica is preferred; step down if the leader's own work did.",
 	}, []string{"name", "cause"})
 	drainSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "regent_election_drain_seconds", StabilityLevel: metrics.ALPHA,
@@ -56,8 +56,19 @@ var (
 		"For how long this process has known nobody who holds an unexpired lease and is accounted for; 0 while it does.", []string{"name"}, nil, metrics.ALPHA, "")
 )
 
-// causes are the values of the label cause.
-var causes = []Cause{Deposed, RenewDeadline, Fenced, StepDown, Shutdown, Failed}
+// causes are the values of the label cause. For operators a step down on request is none of what the leader does itself.
+var causes = []Cause{Deposed, RenewDeadline, Fenced, StepDown, onRequest, Shutdown, Failed}
+
+const onRequest Cause = "on request"
+
+// countEnd counts the end of a term.
+func countEnd(name string, cause error) {
+	label := causeOf(cause)
+	if requested(cause) {
+		label = onRequest
+	}
+	termsEnded.WithLabelValues(name, string(label)).Inc()
+}
 
 // show creates the series of an elector.
 func show(e *Elector) {

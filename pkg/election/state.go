@@ -58,7 +58,7 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	r.become(draining, leads)
 	r.showLeading(false) //nolint:contextcheck // nothing in it waits
-	termsEnded.WithLabelValues(r.cfg.Name, string(causeOf(cause))).Inc()
+	countEnd(r.cfg.Name, cause)
 	r.notifyEnd(term, cause)
 	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error(), "drainTimeout", r.cfg.EffectiveDrainTimeout())
 }

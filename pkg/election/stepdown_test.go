@@ -223,7 +223,7 @@ func TestMetricsTellOfTerms(t *testing.T) {
 		}
 		for name, want := range map[string]float64{
 			"regent_election_terms_started_total": 1, "regent_election_terms_ended_total deposed": 1,
-			"regent_election_terms_ended_total failed": 0, "regent_election_drain_seconds": 1, "leader_election_slowpath_total": 0,
+			"regent_election_terms_ended_total failed": 0, "regent_election_terms_ended_total on request": 0, "regent_election_drain_seconds": 1, "leader_election_slowpath_total": 0,
 		} {
 			if got := after[name] - before[name]; got != want {
 				t.Errorf("%s grew by %v, want %v", name, got, want)

@@ -17,7 +17,7 @@ import (
 var symptoms = []symptom{
 	{
 		fault: "the leader releases: SIGTERM", kinds: []string{"single-replica"}, not: []string{"replica-silent"}, term: "shutdown",
-		why: "the leader before gave the lease up (", says: []string{"Start a second one, on another machine and the same etcd"},
+		why: "the previous leader gave the lease up (", says: []string{"Start a second one, on another machine and the same etcd"},
 		do: func(p *patient) func() {
 			p.leader.Signal(syscall.SIGTERM)
 			p.leader.Wait()
@@ -53,7 +53,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "the leader's process dies", kinds: []string{"replica-silent"}, term: "death",
-		why: "the leader before had died", says: []string{"does not answer", "See whether its process runs, and its log."},
+		why: "the previous leader had died", says: []string{"does not answer", "See whether its process is running, and read its log."},
 		do: func(p *patient) func() {
 			p.leader.Kill()
 			return p.revive(p.leader)
@@ -61,7 +61,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "a leader that has only just begun dies", kinds: []string{"replica-silent"}, term: "death",
-		why: "the leader before had died", says: []string{"Start it if it has ended"},
+		why: "the previous leader had died", says: []string{"Start it if it has ended"},
 		do: func(p *patient) func() {
 			p.leader.StepDown("to kill its successor at once")
 			// A leader whose process nobody has heard yet is succeeded when its lease expires.
@@ -73,7 +73,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "the leader is cut off from etcd", kinds: []string{"not-ready"}, term: "step-aside",
-		why: "the leader before could not renew, and made way", says: []string{"etcd (", "Look after etcd"},
+		why: "the previous leader could not renew the lease, and made way", says: []string{"etcd (", "Check etcd"},
 		do: func(p *patient) func() {
 			p.ways[p.leader].Stall()
 			return p.ways[p.leader].Resume
@@ -81,7 +81,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "the leader hangs", kinds: []string{"replica-silent"}, term: "suspicion",
-		why: "the leader before was silent", says: []string{"has not answered within", "end and start it if it hangs"},
+		why: "the previous leader was silent", says: []string{"has not answered within", "restart it if it hangs"},
 		do: func(p *patient) func() {
 			p.leader.Signal(syscall.SIGSTOP)
 			return func() { p.leader.Signal(syscall.SIGCONT) }
@@ -89,7 +89,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "nobody can reach etcd", kinds: []string{"not-ready"},
-		says: []string{"etcd (", "Look after etcd", "etcdctl endpoint status"},
+		says: []string{"etcd (", "Check etcd", "etcdctl endpoint status"},
 		do: func(p *patient) func() {
 			p.etcd.Signal(syscall.SIGSTOP)
 			return func() { p.etcd.Signal(syscall.SIGCONT) }
@@ -102,7 +102,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "a controller fails, and another replica leads", kinds: []string{"controller-failed"}, term: "so it fails",
-		why: `the leader before gave the lease up (failed: controller "fails": so it fails)`, says: []string{"Controller fails of replica", "$ regent controllers fails"},
+		why: `the previous leader gave the lease up (failed: controller "fails": so it fails)`, says: []string{"Controller fails of replica", "$ regent controllers fails"},
 		do: func(p *patient) func() { return p.breaks(p.leader, "fails") },
 	},
 	{
@@ -124,7 +124,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "a member of etcd is lost", kinds: []string{"etcd-member"},
-		says: []string{"of etcd does not answer", "Look after that member", "endpoint status"},
+		says: []string{"of etcd does not answer", "Check that member", "endpoint status"},
 		do: func(p *patient) func() {
 			_, followers := p.etcd.Leader(p.T)
 			followers[0].Kill()
@@ -146,7 +146,7 @@ var symptoms = []symptom{
 	},
 	{
 		fault: "a replica's certificates are spoilt", kinds: []string{"files-refused"}, onlyDoctor: true,
-		says: []string{"goes on with keys that it has read before: pki/ cannot be used", "Its log and /readyz?verbose say what is wrong"},
+		says: []string{"cannot use pki/, and keeps the keys that it has read before", "Its log and /readyz?verbose say what is wrong"},
 		do: func(p *patient) func() {
 			p.asked = p.leader
 			file := filepath.Join(p.standby.Root, "pki", "ca.crt")

@@ -115,7 +115,7 @@ func TestThatLeadershipMovedIsSaidAndThenForHowLongNobodyLedAndWhy(t *testing.T)
 	shown.shows(t, "dev | replica-1 leads shard root, epoch 2. To kill it: kill -9 42\n")
 	b.says(leadsIn(2, "release"), status.Term{Epoch: 2, Trigger: "release", Gap: 0.0123, Phases: map[string]float64{"acquire": 0.003}},
 		status.Term{Epoch: 1, EndReason: "step down: on request:\n'a test'"})
-	shown.shows(t, "dev | Nobody led shard root for 12ms: the leader before gave the lease up (step down: on request: 'a test')\n")
+	shown.shows(t, "dev | Nobody led shard root for 12ms: the previous leader gave the lease up (step down: on request: 'a test')\n")
 
 	a.says(leadsIn(1, "none")) // it was paused
 	a.isAsked(t)

@@ -12,9 +12,9 @@ func shardAnswers(s *shardView) {
 		return
 	}
 	s.add(Critical, "", kindShardSilent, fmt.Sprintf("Shard %s does not answer: %s. Its users are refused.", s.Name, s.Fault),
-		"See whether its replicas run, and start them. Then ask one of them itself:",
+		"See whether its replicas are running, and start them. Then ask one of them directly:",
 		"$ regent status --server=https://<replica>:<port>",
-		"If it answers, the way from the other shards is cut: its URLs are in `regent shard list`, and `regent shard set` changes them.",
+		"If it answers, the other shards cannot reach it: `regent shard list` has its URLs, and `regent shard set` changes them.",
 		"$ regent shard list")
 }
 
@@ -27,8 +27,8 @@ func replicasAnswer(s *shardView) {
 		if s.LedBy(r) {
 			what += " It holds the lease."
 		}
-		remedy := []string{"See whether its process runs, and its log. Start it if it has ended, or end and start it if it hangs: another replica leads meanwhile.",
-			fmt.Sprintf("If it runs: can the others reach %s? Look at --advertise-address and network policies.", orElse(r.URL, "its URL"))}
+		remedy := []string{"See whether its process is running, and read its log. Start it if it has ended, or restart it if it hangs: another replica leads meanwhile.",
+			fmt.Sprintf("If it is running: can the others reach %s? Check --advertise-address and network policies.", orElse(r.URL, "its URL"))}
 		if len(s.answered) == 0 {
 			severity = Critical
 			remedy = append(remedy, fmt.Sprintf("No replica of shard %s answers: start any of them first.", s.Name))
@@ -56,10 +56,10 @@ func namesDiffer(s *shardView) {
 
 // checkRemedies are what to do about checks of /readyz, by name.
 var checkRemedies = map[string]string{
-	"etcd":              "Look after etcd: etcdctl endpoint status and alarm list, its log and its disk; then the way from this replica to it.",
+	"etcd":              "Check etcd: etcdctl endpoint status and alarm list, its log and its disk; then the network between this replica and it.",
 	"etcd-history":      "etcd's history has gone back, as after a restore: restart all replicas (docs/OPERATIONS.md#after-a-restore-of-etcd).",
-	"certificates":      "The files in pki/ cannot be used, and the replica goes on with what it has: mend them (docs/CERTIFICATES.md#certificates).",
-	"encryption-config": "The file of --encryption-provider-config cannot be used: mend it (docs/OPERATIONS.md#encryption-at-rest).",
+	"certificates":      "The files in pki/ cannot be used, and the replica keeps the keys that it has: fix the files (docs/CERTIFICATES.md#certificates).",
+	"encryption-config": "The file of --encryption-provider-config cannot be used: fix it (docs/OPERATIONS.md#encryption-at-rest).",
 	"informers":         "Its caches are not complete: etcd is slow, or the replica has just started. Wait a minute, then look at its log.",
 	"supervisor":        "The supervisor of its controllers hangs: restart the replica.",
 	"shard":             "What the shard keeps of itself in etcd is not this replica's: look at its log, --etcd-servers, --etcd-prefix and --shard-name.",
@@ -87,7 +87,7 @@ func replicasReady(s *shardView) {
 				remedy = append(remedy, more)
 			}
 		}
-		remedy = append(remedy, "More is at the replica itself, and in its log:", "$ "+raw(r, "/readyz?verbose"))
+		remedy = append(remedy, "The replica itself says more, and so does its log:", "$ "+raw(r, "/readyz?verbose"))
 		s.add(severity, r.Name, kindNotReady, fmt.Sprintf("Replica %s is not ready: %s.", r.Name, strings.Join(faults, "; ")), remedy...)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestNothingIsSaidOfWhatElseWorksIfNothingDoes(t *testing.T) {
 	for _, p := range status.Diagnose(of, statustest.Now) {
 		text.WriteString(p.What + "\n")
 	}
-	for _, want := range []string{"Nobody leads shard root", "no replica is ready", "None does"} {
+	for _, want := range []string{"Nobody leads shard root", "no replica is ready", "No member does"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("nothing says %q:\n%s", want, text.String())
 		}
@@ -180,6 +181,101 @@ func TestOnlyTermsThatNobodyAskedForAreFlapping(t *testing.T) {
 				t.Error("a shard that does not answer is flapping, as it was before")
 			}
 		})
+	}
+}
+
+// What counts is said by its causes. A first term follows none.
+func TestFlappingSaysWhatEndedTheTerms(t *testing.T) {
+	of := statustest.Lone()
+	of.Shards[0].Terms = nil
+	for n, cause := range []string{"", "death", "failed", "death", "step down", "shutdown"} {
+		term := status.Term{Epoch: int64(6 - n), Began: statustest.Now.Add(-time.Duration(1+n) * time.Minute), EndCause: cause, Trigger: "release"}
+		if cause == "step down" {
+			term.EndReason = "step down: on request: asked by admin: maintenance"
+		}
+		of.Shards[0].Terms = append(of.Shards[0].Terms, term)
+	}
+	of.Shards[0].Terms[5].Trigger = "none"
+	of.Shards[0].Terms[0].Trigger = "suspicion"
+	said := func() string {
+		for _, p := range status.Diagnose(of, statustest.Now) {
+			if p.Kind == "flapping" {
+				return p.What
+			}
+		}
+		return ""
+	}
+	if got := said(); got != "" {
+		t.Errorf("three that nobody asked for: %q", got)
+	}
+	of.Shards[0].Terms[4].EndReason = "step down: controllers \"a\" still fail on this replica: another may try"
+	if got, want := said(), "Shard root has begun 4 terms in the last 10 minutes that nobody asked for. Causes: death (2), failed (1), step down (1)."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The problem and the alert are two ways to hear of the same.
+func TestFlappingIsWhatTheAlertFiresFor(t *testing.T) {
+	rules, err := os.ReadFile("../../../deploy/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, alert, _ := strings.Cut(string(rules), "alert: RegentLeaderChangesOften\n")
+	alert, _, _ = strings.Cut(alert, "- alert:")
+	match := regexp.MustCompile(`(?s)\[(\w+)\].*\[(\w+)\]\)\) > (\d+)\.5\n.*description: '(\w+) terms or more that nobody asked for .* within (\d+) minutes`).FindStringSubmatch(alert)
+	if match == nil || match[1] != match[2] || match[4] != "Four" {
+		t.Fatalf("%q in:\n%s", match, alert)
+	}
+	period, err := time.ParseDuration(match[1])
+	if err != nil || match[5]+"m0s" != period.String() {
+		t.Fatalf("%v: %q", err, match)
+	}
+	most, err := strconv.Atoi(match[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	flaps := func(terms int, within time.Duration) bool {
+		of := statustest.Lone()
+		of.Shards[0].Terms = nil
+		for n := range terms {
+			of.Shards[0].Terms = append(of.Shards[0].Terms, status.Term{Epoch: int64(9 - n), Began: statustest.Now.Add(-within), EndCause: "death", Trigger: "death"})
+		}
+		return slices.ContainsFunc(status.Diagnose(of, statustest.Now), func(p status.Problem) bool { return p.Kind == "flapping" })
+	}
+	if flaps(most, time.Minute) || !flaps(most+1, period-time.Second) || flaps(most+1, period) {
+		t.Errorf("the alert fires for more than %d terms in %v, and the problem is another one", most, period)
+	}
+}
+
+// A lease of before a restore is waited for, and nothing is wrong with its holder's address.
+func TestALeaseOfBeforeTheStartIsNoFaultOfTheNetwork(t *testing.T) {
+	of := statustest.Lone()
+	s := &of.Shards[0]
+	s.Leader, s.Terms = "", nil
+	for i := range s.Replicas {
+		r := &s.Replicas[i]
+		r.Started, r.Observed = statustest.Now.Add(-5*time.Second), statustest.Now
+		r.Election = status.Election{
+			Lease: "kube-system/regent-controllers", Mode: "lease", State: "standing by", Holder: "gone", Leader: "gone", Duration: 15,
+			Renewed: statustest.Now.Add(-2 * time.Hour), Contact: &status.Contact{State: "refused"},
+		}
+	}
+	said := func() (what string) {
+		for _, p := range status.Diagnose(of, statustest.Now) {
+			if p.Kind == "contact" {
+				what += string(p.Severity) + ": " + p.What + "\n" + p.Remedy + "\n"
+			}
+		}
+		return what
+	}
+	if got := said(); strings.Contains(got, "another machine") || strings.Count(got, "notice: Replica") != 2 || !strings.Contains(got, "last renewed 2h0m0s ago, before it started") || !strings.Contains(got, "expires within 15 s") {
+		t.Errorf("it says %q", got)
+	}
+	for i := range s.Replicas {
+		s.Replicas[i].Election.Renewed = statustest.Now.Add(-6 * time.Second)
+	}
+	if got := said(); strings.Count(got, "another machine may have the address") != 2 {
+		t.Errorf("of a lease that may have a living holder it says %q", got)
 	}
 }
 

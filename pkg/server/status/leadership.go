@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -22,16 +23,16 @@ func somebodyLeads(s *shardView) {
 	}
 	what += "."
 	if last != "" {
-		what += fmt.Sprintf(" Why a leader last gave the lease up: %s.", last)
+		what += fmt.Sprintf(" The last reason for which a leader gave the lease up: %s.", last)
 	}
-	users := "; users' reads and writes go on."
+	users := "; users can still read and write."
 	if !slices.ContainsFunc(s.answered, func(r Replica) bool { return len(r.NotReady) == 0 }) {
 		users = ", and no replica is ready: users' requests fail, or soon will."
 	}
 	s.add(Critical, "", kindNoLeader, what+" Controllers do not work"+users,
 		"If this lasts for longer than twice the lease duration, see why the replicas do not take the lease: the other problems listed here, and the Events.",
 		s.onLease("describe", s.lease()),
-		"If no replica can write, look after etcd. If each steps down for its own controllers, see which one fails:",
+		"If no replica can write, check etcd. If each steps down because of its own controllers, see which one fails:",
 		"$ regent controllers"+s.onShard())
 }
 
@@ -78,7 +79,7 @@ func somebodyElects(s *shardView) {
 		return
 	}
 	s.add(Warning, "", kindNoElector, fmt.Sprintf("Nobody has elected leaders of shard %s for %s. If its leader ends now, nobody succeeds it.", s.Name, lasting(since)),
-		"See why no replica takes the second Lease, and look after etcd:",
+		"See why no replica takes the second Lease, and check etcd:",
 		s.onLease("describe", s.answered[0].Electing.Lease))
 }
 
@@ -101,7 +102,7 @@ func leaseIsRenewed(s *shardView) {
 			severity = Critical
 		}
 		s.add(severity, r.Name, kindRenewalLate, fmt.Sprintf("Leader %s last renewed its lease of %s %s ago.", r.Name, duration, lasting(age)),
-			"etcd or the replica's CPU is slow, or the way between them is cut. What the replica measures:",
+			"etcd or the replica's CPU is slow, or the network between them is cut. What the replica measures:",
 			"$ regent doctor"+s.onShard(),
 			"If only this replica is slow, hand over:",
 			"$ regent step-down"+s.onShard()+" --reason 'renewals are late'")
@@ -115,13 +116,13 @@ func holderIsAccountedFor(s *shardView) {
 			continue
 		}
 		who := orElse(e.Leader, e.Holder)
-		remedy := []string{"Find out whether it lives, on its machine. If it does, mend what keeps it silent. If it is gone for good, say so:"}
+		remedy := []string{"Find out on its machine whether it is alive. If it is, fix what keeps it silent. If it is gone for good, say so:"}
 		if e.Leader != "" {
 			remedy = append(remedy, "$ regent forget-replica "+orElse(e.LeaderInstance, e.Leader))
 		} else {
 			remedy = append(remedy, s.onLease("patch", e.Lease)+` --type=merge --patch='{"spec":{"holderIdentity":""}}'`)
 		}
-		s.add(Critical, "", kindUnaccounted, fmt.Sprintf("The lease of shard %s is held by %s, who is silent and may be dead. Nobody else may take the lease.", s.Name, who), remedy...)
+		s.add(Critical, "", kindUnaccounted, fmt.Sprintf("The lease of shard %s is held by %s, which is silent and may be dead. Nobody else may take the lease.", s.Name, who), remedy...)
 		return
 	}
 }
@@ -142,7 +143,7 @@ func modesAgree(s *shardView) {
 	for _, r := range s.answered {
 		if r.Election.OtherMode {
 			s.add(Warning, r.Name, kindOtherMode, fmt.Sprintf("Replica %s stands by in mode %s, and leaders lead in another one: it cannot succeed them.", r.Name, r.Election.Mode),
-				"While the mode is changed by a roll this is as it should be. Otherwise give all replicas the same --leader-election-mode, and restart this one.")
+				"This is normal while a roll changes the mode. Otherwise give all replicas the same --leader-election-mode, and restart this one.")
 		}
 	}
 }
@@ -151,36 +152,48 @@ func allCanLead(s *shardView) {
 	for _, r := range s.answered {
 		if why := r.Election.CannotLead; why != "" {
 			s.add(Warning, r.Name, kindCannotLead, fmt.Sprintf("Replica %s takes no part in the election: %s.", r.Name, strings.TrimSuffix(why, ".")),
-				"It serves. See its log, and whether it reaches etcd: it takes part again by itself when it can read and write the Lease, and in mode coordinated keep its LeaseCandidate.")
+				"It still serves. Read its log, and see whether it reaches etcd: it takes part again by itself when it can read and write the Lease, and in mode coordinated its LeaseCandidate.")
 		}
 	}
 }
 
-// So many terms in so short a time are a fault, if nobody has asked the ones before to end.
+// So many terms in so short a time are a fault, if nobody has asked the ones before to end. Alert
+// RegentLeaderChangesOften has the same rule.
 const (
 	flappingTerms  = 4
 	flappingPeriod = 10 * time.Minute
 )
 
 func leadersLast(s *shardView) {
-	var why []string
-	recent := 0
+	counts := map[string]int{}
+	unasked, recent := 0, 0
 	for n, t := range s.Terms {
 		if s.now.Sub(t.Began) >= flappingPeriod {
 			continue
 		}
-		if recent++; n+1 == len(s.Terms) || !s.Terms[n+1].endedOnRequest() {
-			why = append(why, strings.TrimSuffix(fmt.Sprintf("%d (%s)", t.Epoch, t.Trigger), " ()"))
+		recent++
+		cause := t.Trigger
+		if n+1 < len(s.Terms) {
+			cause = orElse(s.Terms[n+1].EndCause, cause)
 		}
+		if t.IsFirst() || n+1 < len(s.Terms) && s.Terms[n+1].endedOnRequest() {
+			continue
+		}
+		unasked++
+		counts[orElse(cause, "not known")]++
 	}
-	if len(why) < flappingTerms {
+	if unasked < flappingTerms {
 		return
 	}
-	terms := fmt.Sprintf("%d terms", len(why))
+	var causes []string
+	for _, cause := range slices.Sorted(maps.Keys(counts)) {
+		causes = append(causes, fmt.Sprintf("%s (%d)", cause, counts[cause]))
+	}
+	terms := fmt.Sprintf("%d terms", unasked)
 	if recent == len(s.Terms) && s.Terms[len(s.Terms)-1].Epoch > 1 { // earlier ones are not told here
 		terms += " or more"
 	}
-	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has begun %s in the last %.0f minutes that nobody asked for: %s.", s.Name, terms, flappingPeriod.Minutes(), strings.Join(why, ", ")),
+	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has begun %s in the last %.0f minutes that nobody asked for. Causes: %s.", s.Name, terms, flappingPeriod.Minutes(), strings.Join(causes, ", ")),
 		"See why the terms ended:",
 		"$ regent terms"+s.onShard(),
 		"`failed`: a controller. `renew deadline` and `expiry`: etcd or the CPU is slow. `suspicion` and `death`: machines hang, or the network between them is cut.")

@@ -27,11 +27,11 @@ func (b *by) names(thing string) string { return strings.Join(b.replicas[thing],
 
 func etcdServes(s *shardView) {
 	var silent by
-	others := " None does: see whether etcd runs."
+	others := " No member does: see whether etcd is running."
 	for _, r := range s.answered {
 		for _, m := range r.Etcd {
 			if m.Serves {
-				others = " Another one does."
+				others = " Another member does."
 				continue
 			}
 			silent.add(m.Endpoint, r.Name)
@@ -39,9 +39,9 @@ func etcdServes(s *shardView) {
 	}
 	for _, endpoint := range silent.things {
 		s.add(Warning, "", kindEtcdMember, fmt.Sprintf("Member %s of etcd does not answer %s.", endpoint, silent.names(endpoint))+others,
-			"Look after that member, its disk, and the way to it. The next member that fails may stop all writes.",
+			"Check that member, its disk, and the network to it. The next member that fails may stop all writes.",
 			"$ etcdctl --endpoints="+endpoint+" endpoint status --write-out=table",
-			"The log of the replica says what is wrong with the connection.")
+			"The replica's log says what is wrong with the connection.")
 	}
 }
 
@@ -59,11 +59,11 @@ func allIsSound(s *shardView) {
 	}
 	for _, resource := range aside.things {
 		a := latest[resource]
-		what := fmt.Sprintf("Something is stored of %s that is no object, with mod revision %d.", resource, a.ModRevision)
+		what := fmt.Sprintf("Something is stored among %s that is no object, with mod revision %d.", resource, a.ModRevision)
 		if a.Number > 1 {
-			what = fmt.Sprintf("%d things are stored of %s that are no objects, the last with mod revision %d.", a.Number, resource, a.ModRevision)
+			what = fmt.Sprintf("%d things are stored among %s that are no objects, the last with mod revision %d.", a.Number, resource, a.ModRevision)
 		}
-		s.add(Warning, "", kindSetAside, what+fmt.Sprintf(" Lists and watches go on without. So say %s.", aside.names(resource)),
+		s.add(Warning, "", kindSetAside, what+fmt.Sprintf(" Lists and watches leave it out. Told by: %s.", aside.names(resource)),
 			"Somebody writes to etcd directly, or a disk is broken. The log has all revisions (\"What is stored is no object\").",
 			"Find the key by the revision, and delete it or restore it from a backup.")
 	}
@@ -84,8 +84,8 @@ func peersAreHeard(s *shardView) {
 		}
 	}
 	for _, peer := range silent.things {
-		s.add(Warning, "", kindPeerSilent, fmt.Sprintf("Shard %s is not heard by %s of shard %s. What is assigned between the two waits.", peer, silent.names(peer), s.Name),
-			"If that shard answers, look at the way to it; the log of the replica says what is wrong.",
+		s.add(Warning, "", kindPeerSilent, fmt.Sprintf("Shard %s is not heard by %s of shard %s. What either assigns to the other waits.", peer, silent.names(peer), s.Name),
+			"If that shard answers, check the network to it; the replica's log says what is wrong.",
 			"$ regent status --shard="+peer)
 	}
 }
@@ -160,7 +160,7 @@ func versionsAgree(d *diagnosis) {
 		all = append(all, fmt.Sprintf("%s (%s)", v, versions.names(v)))
 	}
 	d.add(Problem{Severity: Notice, What: "Replicas run different versions: " + strings.Join(all, "; ") + "."}, kindVersions,
-		[]string{"During a roll this is as it should be. Otherwise upgrade the rest: standbys first, the leader last."})
+		[]string{"This is normal during a roll. Otherwise upgrade the rest: standbys first, the leader last."})
 }
 
 const (
@@ -197,5 +197,5 @@ func (d *diagnosis) clock(p Problem, whose, than string, told, then time.Time) {
 		return
 	}
 	p.Severity = Warning
-	d.add(p, kindClock, []string{"Look at the machine's time service. Certificates, tokens and ages depend on the clock; who leads does not.", "$ timedatectl timesync-status"})
+	d.add(p, kindClock, []string{"Check the machine's time service. Certificates, tokens and ages depend on the clock; who leads does not.", "$ timedatectl timesync-status"})
 }

@@ -26,7 +26,7 @@ type Term struct {
 	// Ended is when the term ended, as far as its successor saw: the release, or the last sign of life. Zero: the
 	// term goes on if it is the latest; of others nobody knows.
 	Ended time.Time `json:"ended,omitzero"`
-	// EndCause is why it ended, in the words of regent_election_terms_ended_total or of Trigger. EndReason has
+	// EndCause is why it ended, in the words of election.Cause or of Trigger. EndReason has
 	// details.
 	EndCause  string `json:"endCause,omitempty"`
 	EndReason string `json:"endReason,omitempty"`
@@ -39,6 +39,9 @@ type Term struct {
 	// Began.
 	Gap float64 `json:"gapSeconds,omitempty"`
 }
+
+// IsFirst reports whether nobody has led before.
+func (t Term) IsFirst() bool { return t.Trigger == "none" || t.Trigger == "" && t.Epoch == 1 }
 
 // endedOnRequest reports whether somebody wanted the term to end: its process was told to stop, somebody asked for a
 // step down, or another replica was preferred. election words the last two.

@@ -12,15 +12,15 @@ const (
 
 // Triggers are sentences for Term.Trigger and Election.Trigger: why a term began.
 var Triggers = map[string]string{
-	"none":          "there was no Lease",
-	"release":       "the leader before gave the lease up",
+	"none":          "it is the first term",
+	"release":       "the previous leader gave the lease up",
 	"deletion":      "the Lease was deleted or cleared",
-	"death":         "the leader before had died",
-	"step-aside":    "the leader before could not renew, and made way",
-	"suspicion":     "the leader before was silent",
+	"death":         "the previous leader had died",
+	"step-aside":    "the previous leader could not renew the lease, and made way",
+	"suspicion":     "the previous leader was silent",
 	"expiry":        "the lease had expired",
 	"elected":       "it was elected",
-	"owner-deleted": "the leader before was declared dead",
+	"owner-deleted": "the previous leader was declared dead",
 }
 
 // Why returns why the term at an index of the latest terms began, and in parentheses why the one before it ended, as

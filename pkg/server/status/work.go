@@ -25,12 +25,12 @@ func nobodyIsQuarantined(s *shardView) {
 		what, remedy := fmt.Sprintf("Replica %s is quarantined: work of its last term does not stop. It serves, and does not campaign.", r.Name), []string(nil)
 		if late := inState(r, "late"); len(late) > 0 {
 			what += " Late: " + strings.Join(late, ", ") + "."
-			remedy = append(remedy, "Keep the stacks of what is late, for its author:", s.stacks(late[0]))
+			remedy = append(remedy, "Keep the stacks of what is late for its author:", s.stacks(late[0]))
 		}
 		if r.Election.isEndless() && len(s.leading) == 0 {
 			what += " The lease does not expire, so nobody leads until the work stops or the process ends."
 		}
-		s.add(Warning, r.Name, kindQuarantined, what, append(remedy, fmt.Sprintf("Restart %s: you may at any time. Another replica leads, or does when the lease has expired.", r.Name))...)
+		s.add(Warning, r.Name, kindQuarantined, what, append(remedy, fmt.Sprintf("Restart %s, at any time: another replica leads, or will when the lease has expired.", r.Name))...)
 	}
 }
 
@@ -61,8 +61,8 @@ func controllersWork(s *shardView) {
 func (s *shardView) controller(r Replica, c Controller) {
 	who := fmt.Sprintf("Controller %s of replica %s", c.Name, r.Name)
 	if c.HeldBy != "" {
-		s.add(Warning, r.Name, kindControllerHeld, fmt.Sprintf("%s has work of logical cluster %s only, and finishes none of it. It works for whoever else has some.", who, c.HeldBy),
-			"Its stacks say where it hangs. Keep them, for the author of the controller:", s.stacks(c.Name),
+		s.add(Warning, r.Name, kindControllerHeld, fmt.Sprintf("%s has work of one logical cluster only, %s, and finishes none of it. It would still work for others.", who, c.HeldBy),
+			"Its stacks say where it hangs. Keep them for the controller's author:", s.stacks(c.Name),
 			"Look at what that cluster has many of, or what is large there. A restart of this replica ends what hangs.")
 	}
 	handOver := "$ regent step-down" + s.onShard() + " --reason 'controller " + c.Name + "'"
@@ -71,29 +71,29 @@ func (s *shardView) controller(r Replica, c Controller) {
 		s.add(Warning, r.Name, kindControllerLate, fmt.Sprintf("%s does not stop%s.", who, s.since(r, c)),
 			"Its stacks say where it hangs:", s.stacks(c.Name), fmt.Sprintf("Restart %s, which ends it.", r.Name))
 	case "stalled":
-		s.add(Warning, r.Name, kindControllerStalls, fmt.Sprintf("%s holds work and finishes none of it%s. After twice its deadline it is started anew.%s", who, s.since(r, c), c.failure()),
+		s.add(Warning, r.Name, kindControllerStalls, fmt.Sprintf("%s holds work and finishes none of it%s. After twice its deadline it is restarted.%s", who, s.since(r, c), c.failure()),
 			"Its stacks say what it waits for:", s.stacks(c.Name),
 			"If that is this replica's fault, hand over:", handOver)
 	case "failed":
-		what, remedy := fmt.Sprintf("%s has failed%s.%s", who, s.since(r, c), c.failure()), []string{"Read why, and its log:", s.stacks(c.Name)}
+		what, remedy := fmt.Sprintf("%s has failed%s.%s", who, s.since(r, c), c.failure()), []string{"Read why, and the replica's log:", s.stacks(c.Name)}
 		if c.Tolerated {
-			what += " It is tolerated, because other replicas could not run it either, and is tried again each minute at most."
+			what += " It is tolerated, because other replicas could not run it either, and is retried at most once a minute."
 		} else {
 			remedy = append(remedy, "If that is this replica's fault, hand over:", handOver)
 		}
 		s.add(Warning, r.Name, kindControllerFailed, what, remedy...)
 	case "restarting":
-		s.add(Warning, r.Name, kindControllerAgain, fmt.Sprintf("%s has failed and is started anew, for the %s time.%s", who, ordinal(c.Restarts+1), c.failure()),
-			"More than 5 failures in 5 minutes end the term. Read why, and its log:", s.stacks(c.Name))
+		s.add(Warning, r.Name, kindControllerAgain, fmt.Sprintf("%s has failed and is being restarted, for the %s time.%s", who, ordinal(c.Restarts+1), c.failure()),
+			"More than 5 failures in 5 minutes end the term. Read why, and the replica's log:", s.stacks(c.Name))
 	case "waiting", "starting":
 		if s.age(r, c) > slowStart {
 			s.add(Warning, r.Name, kindControllerWaits, fmt.Sprintf("%s is %s%s.", who, c.State, s.since(r, c)),
-				"It waits for caches, or for a controller that it needs. See which one does not run, and whether etcd answers:", "$ regent controllers"+s.onShard())
+				"It waits for caches, or for a controller that it needs. See which one is not running, and whether etcd answers:", "$ regent controllers"+s.onShard())
 		}
 	case "stopped":
 		if s.failedLately(r, c, recentFailure) && s.hasEndedATerm(r, c) {
-			s.add(Warning, r.Name, kindControllerFailed, fmt.Sprintf("%s failed %s ago, which has ended a term of that replica.%s", who, lasting(s.answerTime(r).Sub(c.Failed)), c.failure()),
-				"Another replica runs it now. Read why, and the log of this one, before it has to lead again:", s.stacks(c.Name))
+			s.add(Warning, r.Name, kindControllerFailed, fmt.Sprintf("%s failed %s ago, and this ended a term of that replica.%s", who, lasting(s.answerTime(r).Sub(c.Failed)), c.failure()),
+				"Another replica runs it now. Read why it failed, and this replica's log, before it has to lead again:", s.stacks(c.Name))
 		}
 	case "running":
 		if s.failedLately(r, c, recentFailure) {
@@ -102,7 +102,7 @@ func (s *shardView) controller(r Replica, c Controller) {
 				severity = Warning // it works between two failures
 			}
 			s.add(severity, r.Name, kindControllerAgain, fmt.Sprintf("%s works, and failed %s ago.%s", who, lasting(s.answerTime(r).Sub(c.Failed)), c.failure()),
-				"Read why, and its log:", s.stacks(c.Name))
+				"Read why, and the replica's log:", s.stacks(c.Name))
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Fact struct {
 // Facts returns what of an installation is worth a line when it changes.
 func Facts(of status.Installation) (facts []Fact) {
 	for _, s := range of.Shards {
-		text := "nobody is known to lead"
+		text := "no leader is known"
 		switch e, ok := leading(s); {
 		case s.Fault != "":
 			text = "does not answer"
@@ -64,9 +64,9 @@ func FactsOfControllers(replicas []status.Replica) (facts []Fact) {
 func FactsOfTerms(terms status.Terms) (facts []Fact) {
 	for i := len(terms.Terms) - 1; i >= 0; i-- {
 		t := terms.Terms[i]
-		text := fmt.Sprintf("%s leads since %s, trigger %s", t.Replica, stamp(t.Began), orDash(t.Trigger))
+		text := fmt.Sprintf("%s has led since %s, trigger: %s", t.Replica, stamp(t.Began), trigger(t))
 		if !t.Ended.IsZero() {
-			text = fmt.Sprintf("%s led for %s, ended by %s", t.Replica, span(t.Ended.Sub(t.Began)), orDash(t.EndCause))
+			text = fmt.Sprintf("%s led for %s, ended by: %s", t.Replica, span(t.Ended.Sub(t.Began)), orDash(t.EndCause))
 		}
 		facts = append(facts, Fact{Key: fmt.Sprintf("shard %s, epoch %d", terms.Shard, t.Epoch), Text: text})
 	}

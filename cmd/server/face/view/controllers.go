@@ -87,12 +87,12 @@ func Controller(w io.Writer, look Look, replicas []status.Replica) error {
 	return p.flush(w)
 }
 
-// since says in which state a controller is, and since when if that is known.
-func (p *page) since(c status.Controller) string {
+// lasting says in which state a controller is, and for how long if that is known.
+func (p *page) lasting(c status.Controller) string {
 	if c.Since.IsZero() {
 		return c.State
 	}
-	return c.State + ", since " + p.ago(c.Since)
+	return c.State + ", for " + span(p.Now.Sub(c.Since))
 }
 
 func (p *page) details(r status.Replica, c status.Controller) {
@@ -100,12 +100,12 @@ func (p *page) details(r status.Replica, c status.Controller) {
 		p.line("")
 	}
 	p.line("%s of %s/%s (%s)", c.Name, r.Shard, r.Name, orElse(r.Election.State, "no election"))
-	rows := [][]string{{"state:", p.since(c)}, {"scope:", c.Scope}}
+	rows := [][]string{{"state:", p.lasting(c)}, {"scope:", c.Scope}}
 	if c.Tolerated {
 		rows = append(rows, []string{"tolerated:", "its failure does not end the term, because other replicas could not run it either"})
 	}
 	if c.HeldBy != "" {
-		rows = append(rows, []string{"held by:", c.HeldBy + ", a logical cluster: the controller has work of it only, and finishes none"})
+		rows = append(rows, []string{"held by:", c.HeldBy + ", a logical cluster: the controller has work of no other one, and finishes none"})
 	}
 	if c.State != "stopped" {
 		rows = append(rows,

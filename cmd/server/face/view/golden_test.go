@@ -208,6 +208,20 @@ func TestTheCauseOfATermsEndIsSaidOnce(t *testing.T) {
 	}
 }
 
+// A first term has no leader before it, and a term may have nothing to write.
+func TestATermSaysWhyThereIsNothing(t *testing.T) {
+	terms := status.Terms{Shard: "root", Terms: []status.Term{
+		{Epoch: 2, Replica: "b", Began: statustest.Now.Add(-31 * time.Second), Trigger: "death", Gap: 0.007, Phases: map[string]float64{"acquire": 0.002}},
+		{Epoch: 1, Replica: "a", Began: statustest.Now.Add(-time.Hour), Ended: statustest.Now.Add(-31 * time.Second), EndCause: "death", Trigger: "none", Phases: map[string]float64{"first_write": 0.014}},
+	}}
+	var text strings.Builder
+	if err := view.Terms(&text, look(view.Table), terms); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "terms first", text.String())
+	narrow(t, "terms first", text.String())
+}
+
 func TestTextFitsANarrowTerminal(t *testing.T) {
 	for _, f := range statustest.Faults() {
 		var text strings.Builder

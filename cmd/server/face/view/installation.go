@@ -66,20 +66,19 @@ func (p *page) leadership(s status.Shard) string {
 		for _, r := range s.Replicas {
 			longest = max(longest, seconds(r.Election.Leaderless))
 		}
-		text := p.bad("nobody is known to lead")
 		if longest > 0 {
-			text += " since " + span(longest)
+			return p.bad("no leader is known") + ", for " + span(longest)
 		}
-		return text
-	}
-	text := fmt.Sprintf("%s leads", s.Leader)
-	if slices.ContainsFunc(s.Replicas, func(r status.Replica) bool { return s.LedBy(r) && r.Fault != "" }) {
-		text = fmt.Sprintf("%s holds the lease, and %s; it has led", s.Leader, p.bad("does not answer"))
+		return p.bad("no leader is known")
 	}
 	if e.Since.IsZero() {
-		return text + ", without an election"
+		return s.Leader + " leads, without an election"
 	}
-	text += fmt.Sprintf(" since %s, epoch %d", p.ago(e.Since), e.Epoch)
+	text := s.Leader
+	if slices.ContainsFunc(s.Replicas, func(r status.Replica) bool { return s.LedBy(r) && r.Fault != "" }) {
+		text += fmt.Sprintf(" holds the lease, and %s; it", p.bad("does not answer"))
+	}
+	text += fmt.Sprintf(" has led for %s, epoch %d", span(p.Now.Sub(e.Since)), e.Epoch)
 	why := ""
 	for i, t := range s.Terms {
 		if t.Epoch == e.Epoch {

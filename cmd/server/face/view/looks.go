@@ -34,7 +34,7 @@ func (x *patient) latency() {
 	median := x.Seen.Latencies[len(x.Seen.Latencies)/2]
 	if !x.check("latency of the API", median < slowAnswer, "median of %d: %.1fms", len(x.Seen.Latencies), median.Seconds()*1000) {
 		x.add(status.Warning, "api-slow", fmt.Sprintf("Replica %s takes %s for a small answer.", x.Name, median.Round(time.Millisecond)),
-			"Either the way there is slow, or its CPUs are busy:", "$ regent top --sort=cpu")
+			"Either the network to it is slow, or its CPUs are busy:", "$ regent top --sort=cpu")
 	}
 }
 
@@ -50,7 +50,7 @@ func (x *patient) etcdLatency() {
 	}
 	if !x.check("latency of etcd", p99 < slowEtcd, "p99 of %d requests %s: at most %s", count, span, p99) {
 		x.add(status.Warning, "etcd-slow", fmt.Sprintf("etcd takes up to %s for a request of replica %s. Renewals have the renew deadline, 10 s by default.", p99, x.Name),
-			"Look at etcd's disk (etcd_disk_wal_fsync_duration_seconds), its CPU, and the way to it.", "$ etcdctl endpoint status --write-out=table", "$ etcdctl check perf")
+			"Look at etcd's disk (etcd_disk_wal_fsync_duration_seconds), its CPU, and the network to it.", "$ etcdctl endpoint status --write-out=table", "$ etcdctl check perf")
 	}
 }
 
@@ -81,7 +81,7 @@ func (x *patient) descriptors() {
 			severity = status.Critical
 		}
 		x.add(severity, "descriptors", fmt.Sprintf("Replica %s has %d of %d file descriptors open.", x.Name, int(open), int(most)),
-			"See who holds connections, and raise `ulimit -n`, or lower --max-connections.", "$ regent top -o wide")
+			"See which replicas have many connections, and raise `ulimit -n`, or lower --max-connections.", "$ regent top -o wide")
 	}
 }
 
@@ -89,8 +89,8 @@ func (x *patient) renewals() {
 	name := "leader_election_slowpath_total"
 	grown := x.Metrics.Growth(name, nil)
 	if !x.check("renewals", grown == 0, "%d repeated while it was watched, %d since its start", int(grown), int(x.Metrics.After.Sum(name, nil))) {
-		x.add(status.Notice, "renewals-repeated", fmt.Sprintf("Replica %s had to repeat renewals of its lease: somebody else writes the Lease, or etcd is slow.", x.Name),
-			"See who writes it:", "$ kubectl --context system:admin get lease -n kube-system regent-controllers -o yaml --show-managed-fields")
+		x.add(status.Notice, "renewals-repeated", fmt.Sprintf("Replica %s had to repeat renewals of its lease: something else writes the Lease, or etcd is slow.", x.Name),
+			"See what writes it:", "$ kubectl --context system:admin get lease -n kube-system regent-controllers -o yaml --show-managed-fields")
 	}
 }
 
@@ -109,7 +109,7 @@ func (x *patient) fencing() {
 		if len(grows) == 0 {
 			what = fmt.Sprintf("Controllers of replica %s write without a fencing token.", x.Name)
 		}
-		x.add(status.Warning, "fencing-refusals", what, "A few at a failover are what fencing is for. If they go on, a process elsewhere does not stop after 412: the audit log names it.",
+		x.add(status.Warning, "fencing-refusals", what, "A few at a failover are what fencing is for. If they continue, a process elsewhere does not stop after 412: the audit log names it.",
 			"`missing`: a controller does not write with the clients of its Deps (docs/FENCING.md#who-must-carry-a-token).")
 	}
 }
@@ -118,7 +118,7 @@ func (x *patient) refusals() {
 	requests, connections := x.Metrics.Growth("regent_requests_refused_total", nil), x.Metrics.Growth("regent_api_connections_refused_total", nil)
 	if !x.check("refused requests", requests == 0 && connections == 0, "%d requests and %d connections while it was watched", int(requests), int(connections)) {
 		x.add(status.Warning, "refused-requests", fmt.Sprintf("Replica %s answers requests with 429, or refuses connections: %d and %d while it was watched.", x.Name, int(requests), int(connections)),
-			"Its log names the tenant or the client. See whether CPUs are idle meanwhile: then raise the limit (docs/OPERATIONS.md#limits).", "$ regent top -o wide")
+			"Its log names the tenant or the client. If its CPUs are idle meanwhile, raise the limit (docs/OPERATIONS.md#limits).", "$ regent top -o wide")
 	}
 }
 
@@ -137,7 +137,7 @@ func (x *patient) keys() {
 	}
 	slices.Sort(refused)
 	if !x.check("files with keys", len(refused) == 0, "%d of its files cannot be used", len(refused)) {
-		x.add(status.Warning, "files-refused", fmt.Sprintf("Replica %s goes on with keys that it has read before: %s cannot be used. It would not start anew.", x.Name, strings.Join(refused, " and ")),
+		x.add(status.Warning, "files-refused", fmt.Sprintf("Replica %s cannot use %s, and keeps the keys that it has read before. If it is restarted, it does not start.", x.Name, strings.Join(refused, " and ")),
 			"Its log and /readyz?verbose say what is wrong with the files.")
 	}
 }
@@ -153,7 +153,7 @@ func (x *patient) certificate() {
 			severity = status.Critical
 		}
 		x.add(severity, "serving-certificate", fmt.Sprintf("The certificate that replica %s shows expires at %s.", x.Name, x.Seen.Expires.UTC().Format(time.RFC3339)),
-			"Exchange the file of --tls-cert-file, or restart the replica if it makes its certificate itself.")
+			"Replace the file of --tls-cert-file, or restart the replica if it makes its own certificate.")
 	}
 }
 
@@ -162,7 +162,7 @@ func (x *patient) clock() {
 	if !x.check("its clock", ahead.Abs()-x.Seen.Within < farClock, "%s from this machine's, give or take %s", ahead.Round(time.Millisecond), x.Seen.Within.Round(time.Millisecond)) &&
 		!slices.ContainsFunc(x.Problems, func(p status.Problem) bool { return p.Kind == "clock" && p.Replica == x.Name }) {
 		x.add(status.Warning, "clock", fmt.Sprintf("The clock of replica %s is %s from this machine's.", x.Name, ahead.Round(time.Millisecond)),
-			"Look at the time service of both machines. Certificates, tokens and ages depend on the clock; who leads does not.", "$ timedatectl timesync-status")
+			"Check the time service of both machines. Certificates, tokens and ages depend on the clock; who leads does not.", "$ timedatectl timesync-status")
 	}
 }
 
@@ -182,7 +182,7 @@ func (x *patient) version() {
 		return
 	}
 	if !x.check("its version", its == x.Version, "%s, this program is %s", its, x.Version) {
-		x.add(status.Notice, "client-version", fmt.Sprintf("Replica %s runs %s, and this program is %s: one may not know all that the other says.", x.Name, its, x.Version),
-			"Use the regent that the replicas run.")
+		x.add(status.Notice, "client-version", fmt.Sprintf("Replica %s runs %s, and this program is %s: one may not understand all that the other says.", x.Name, its, x.Version),
+			"Use the version of regent that the replicas run.")
 	}
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 )
 
 // phases are those of a takeover, in their order.
-var phases = []string{"detect", "break", "acquire", "caches", "first_reconcile", "first_write"}
+var phases = []string{"detect", "break", "acquire", "caches", "first_reconcile", firstWrite}
+
+const firstWrite = "first_write"
 
 // Terms writes the history of a shard.
 func Terms(w io.Writer, look Look, terms status.Terms) error {
@@ -31,32 +34,50 @@ func Terms(w io.Writer, look Look, terms status.Terms) error {
 		rows = append(rows, p.term(t, i == 0))
 	}
 	p.table("", rows)
+	if slices.ContainsFunc(terms.Terms, wroteNothing) {
+		p.line("")
+		p.line("FIRST WRITE none: controllers had nothing to write in the first 10 s of the term.")
+	}
 	return p.flush(w)
+}
+
+// wroteNothing reports whether the leader has measured its takeover, and wrote nothing meanwhile.
+func wroteNothing(t status.Term) bool {
+	_, wrote := t.Phases[firstWrite]
+	return t.Phases != nil && !wrote
 }
 
 func (p *page) term(t status.Term, latest bool) []string {
 	began := []string{fmt.Sprint(t.Epoch), t.Replica, p.ago(t.Began)}
 	ended := orDash(t.EndCause)
 	if !p.wide() {
-		return append(began, p.length(t, latest), orDash(t.Trigger), gap(t), phase(t, "first_write"), ended)
+		return append(began, p.length(t, latest), trigger(t), gap(t), phase(t, firstWrite), ended)
 	}
 	if t.EndReason != "" {
 		ended += ": " + strings.TrimPrefix(oneLine(t.EndReason), t.EndCause+": ")
 	}
-	row := append(began[:2], stamp(t.Began), stamp(t.Ended), p.length(t, latest), orDash(t.Trigger), gap(t))
+	row := append(began[:2], stamp(t.Began), stamp(t.Ended), p.length(t, latest), trigger(t), gap(t))
 	for _, name := range phases {
 		row = append(row, phase(t, name))
 	}
 	return append(row, ended)
 }
 
-// length is how long a term lasted. The latest one goes on if nobody has seen its end.
+// trigger is what made the replica campaign. Nobody has led before a first term.
+func trigger(t status.Term) string {
+	if t.IsFirst() {
+		return "first term"
+	}
+	return orDash(t.Trigger)
+}
+
+// length is how long a term lasted. The latest one has not ended if nobody has seen its end.
 func (p *page) length(t status.Term, latest bool) string {
 	switch {
 	case !t.Ended.IsZero():
 		return span(t.Ended.Sub(t.Began))
 	case latest:
-		return span(p.Now.Sub(t.Began)) + ", goes on"
+		return span(p.Now.Sub(t.Began)) + " so far"
 	}
 	return "not known"
 }
@@ -70,6 +91,9 @@ func gap(t status.Term) string {
 
 func phase(t status.Term, name string) string {
 	s, ok := t.Phases[name]
+	if name == firstWrite && wroteNothing(t) {
+		return "none"
+	}
 	if !ok {
 		return "-"
 	}
