@@ -69,7 +69,7 @@ const (
 // notRun are the commands that no tour runs, by the beginnings of their names, with the reason.
 var notRun = map[string]string{
 	"README.md ## Two commands":                                        startsDev + "; `make test` is who runs them",
-	"docs/START.md ## 7. Go on":                                        "they need an etcd and ports of their own: TestTwoReplicasOneLeadsAndBothServe starts servers so",
+	"docs/START.md ## 7. Next steps":                                   "they need an etcd and ports of their own: TestTwoReplicasOneLeadsAndBothServe starts servers so",
 	"docs/START.md ## 1. Start a shard":                                startsDev,
 	"docs/START.md ## 6. Find the controller that does not work: make": "all tests share one build of it",
 	"docs/START.md ## 8. Stop":                                         "it removes what other tests run; each tour ends with Ctrl-C",
