@@ -30,7 +30,7 @@ A front forwards all other paths to the shard that has the logical cluster.
 |---|---|---|
 | ` + "`/livez`, `/healthz`" + ` | that the front lives | anybody |
 | ` + "`/readyz`" + ` | that it knows where clusters are | anybody |
-| ` + "`/metrics`" + ` | its metrics: [metrics.md](metrics.md#fronts) | client certificates of ` + "`system:masters`" + ` |
+| ` + "`/metrics`" + ` | its metrics: [metrics.md](metrics.md#fronts) | whom the root shard shows its own |
 | ` + "`/shards/<name>/...`" + ` | what that shard answers | whom that shard lets |
 | ` + "`/regent/v1/...`" + ` | what a replica of a shard answers | whom that replica lets |
 `
