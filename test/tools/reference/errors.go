@@ -25,7 +25,7 @@ and not answered. What commands say, and their exit codes, are in [CLI.md](../CL
 const fieldsIntro = `## Fields of objects
 
 These messages follow the name of a field. The code is 422 (` + "`Invalid`" + `), or 403 for a field that only the shard's controllers may write
-([OPERATIONS.md](../OPERATIONS.md#what-only-the-controllers-write)). Mend the field.
+([OPERATIONS.md](../OPERATIONS.md#what-only-the-controllers-write)). Correct the field.
 
 | message | of |
 |---|---|
@@ -41,7 +41,7 @@ Errors that programs compare with ` + "`errors.Is`" + `. ` + "`fence.IsFenced`" 
 
 // remedies say what to do about a code. Each code that is answered with needs one.
 var remedies = map[int]string{
-	http.StatusBadRequest:                  "The request itself is wrong. Mend it; the same request will be refused again.",
+	http.StatusBadRequest:                  "The request itself is wrong. Correct it; the same request will be refused again.",
 	http.StatusUnauthorized:                "Nobody knows these credentials. Renew them ([ACCESS.md](../ACCESS.md#who-users-are)).",
 	http.StatusForbidden:                   "The user may not do this, or nobody may in this state. Ask for the right ([ACCESS.md](../ACCESS.md#who-may-do-what)), or do what the message says.",
 	http.StatusNotFound:                    "There is no such thing, or the user may not know of it.",
