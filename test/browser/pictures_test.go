@@ -75,7 +75,7 @@ const unreadable = `(() => {
 		const box = range.getBoundingClientRect();
 		if (!node.data.trim() || box.width === 0 || e.closest('.unseen, title, noscript, option')) continue;
 		const style = getComputedStyle(e), isDrawn = e instanceof SVGElement;
-		const a = luminance(parse(isDrawn ? style.fill : style.color)), b = luminance(isDrawn ? inSVG(e, box) : ground(e));
+		const a = luminance(parse(isDrawn ? style.fill : style.color)), b = luminance(!isDrawn ? ground(e) : style.paintOrder.startsWith('stroke') ? parse(style.stroke) : inSVG(e, box)); // a text may bring its ground
 		const size = parseFloat(style.fontSize), isLarge = size >= 24 || size >= 18.66 && style.fontWeight >= 700;
 		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 		if (ratio < (isLarge ? 3 : 4.5)) out.add(e.tagName + '.' + (e.className.baseVal ?? e.className) + ' ' + node.data.trim().slice(0, 40) + ' ' + ratio.toFixed(2));

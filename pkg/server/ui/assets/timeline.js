@@ -200,7 +200,7 @@ class History extends Component {
                       <rect x=${a} y=${y} width=${w} height="22" rx="2" /><title>${saying(p)}</title>
                       ${b - a > 60 && html`<text x=${a + 7} y=${y + 15}>${lasting(p.seconds)}</text>`}</g>`;
               })}
-              ${narrow.matches && replicas.map((r, i) => html`<text key=${r} x="0" y=${top + i * lane + 13} aria-hidden="true">${r}</text>`)}
+              ${narrow.matches && replicas.map((r, i) => html`<text key=${r} class="over" x="0" y=${top + i * lane + 13} aria-hidden="true">${r}</text>`)}
               ${cursor !== null && cursor >= from && cursor <= to && html`<line class="now" x1=${x(cursor)} x2=${x(cursor)} y1="0" y2=${height} aria-hidden="true" />`}
             </svg>
           </div>
