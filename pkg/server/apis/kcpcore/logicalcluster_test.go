@@ -44,3 +44,38 @@ func TestOnlyAnOrphanGetsAnotherOwner(t *testing.T) {
 		})
 	}
 }
+
+// What is copied when a phase begins does nothing later. What is stored can be written again.
+func TestWhatComesTooLateIsRefused(t *testing.T) {
+	in := func(phase corev1alpha1.LogicalClusterPhaseType, change func(*corev1alpha1.LogicalClusterSpec)) logicalCluster {
+		lc := &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: phase}}
+		change(&lc.Spec)
+		return lc
+	}
+	nothing := func(*corev1alpha1.LogicalClusterSpec) {}
+	initializers := func(s *corev1alpha1.LogicalClusterSpec) {
+		s.Initializers = []corev1alpha1.LogicalClusterInitializer{"root:i"}
+	}
+	terminators := func(s *corev1alpha1.LogicalClusterSpec) {
+		s.Terminators = []corev1alpha1.LogicalClusterTerminator{"root:t"}
+	}
+	for _, c := range []struct {
+		phase    corev1alpha1.LogicalClusterPhaseType
+		old, now func(*corev1alpha1.LogicalClusterSpec)
+		refused  string
+	}{
+		{corev1alpha1.LogicalClusterPhaseScheduling, nothing, initializers, ""},
+		{corev1alpha1.LogicalClusterPhaseInitializing, nothing, initializers, "spec.initializers"},
+		{corev1alpha1.LogicalClusterPhaseReady, nothing, initializers, "spec.initializers"},
+		{corev1alpha1.LogicalClusterPhaseReady, initializers, nothing, "spec.initializers"},
+		{corev1alpha1.LogicalClusterPhaseReady, initializers, initializers, ""},
+		{corev1alpha1.LogicalClusterPhaseReady, nothing, terminators, ""},
+		{corev1alpha1.LogicalClusterPhaseDeleting, nothing, terminators, "spec.terminators"},
+		{corev1alpha1.LogicalClusterPhaseDeleting, terminators, terminators, ""},
+	} {
+		errs := validateLogicalClusterUpdate(in(c.phase, c.now), in(c.phase, c.old))
+		if c.refused == "" && len(errs) > 0 || c.refused != "" && (len(errs) != 1 || errs[0].Field != c.refused) {
+			t.Errorf("%s: %v, want %q", c.phase, errs, c.refused)
+		}
+	}
+}
