@@ -253,7 +253,7 @@ func TestShellsCompleteNames(t *testing.T) {
 		{[]string{"status", "--shard", ""}, []string{"root", "eu1", "us1"}},
 		{[]string{"status", "--shard=eu1", "--replica", ""}, []string{"eu-a-6443", "eu-b-6443"}},
 		{[]string{"controllers", ""}, []string{"workspace", "logicalcluster", "namespace", "serviceaccount"}},
-		{[]string{"step-down", "--shard=us1", "--to", ""}, []string{"us-b_44444444"}},
+		{[]string{"step-down", "--shard=us1", "--to", ""}, []string{"us-b-6443"}},
 		{[]string{"status", "-o", ""}, view.Formats},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -56,8 +56,9 @@ type Config struct {
 	// process is quarantined. It must be below RenewDeadline. 0 means the smaller of 5 s and half of RenewDeadline.
 	DrainTimeout time.Duration
 
-	// Cluster is the name of the logical cluster in which the Lease lives, not the path. It only goes into fencing tokens. The contexts of
-	// renewals and of the release carry the token (fence.From), and Client should send it (fence.FromContext).
+	// Cluster is the name of the logical cluster in which the Lease lives, not the path. It only goes into fencing
+	// tokens. The contexts of renewals and of the release carry the token (fence.From), and Client should send it
+	// (fence.FromContext).
 	Cluster logicalcluster.Name
 	// ReplicasDirectory is a directory in which each process of this machine that runs for this Lease locks a file
 	// of its own. A restarted replica then sees that its predecessor is dead, and need not wait for the lease to

@@ -92,8 +92,8 @@ type Replica struct {
 	Instance string `json:"instance,omitempty"`
 	// URL is where others reach this replica: https://<host>:<port>.
 	URL string `json:"url,omitempty"`
-	// Fault says why the replica could not be asked. Then only Name, Instance, URL and Seen are known besides: when it
-	// last answered, or another replica was in contact with it, as far as the one knows that made the answer.
+	// Fault says why the replica could not be asked. Then only Name, Instance, URL and Seen are known besides: when
+	// it last answered, or another replica was in contact with it, as far as the one knows that made the answer.
 	Fault   string    `json:"fault,omitempty"`
 	Seen    time.Time `json:"seen,omitzero"`
 	Version string    `json:"version,omitempty"`

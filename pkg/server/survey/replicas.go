@@ -141,7 +141,8 @@ func (c *census) supersede(a answer) {
 
 func (c *census) noteFault(t target, fault string) {
 	out := status.Replica{Shard: c.cfg.Name, Name: t.name, Instance: t.instance, URL: t.url, Fault: fault}
-	if e := c.self.Election; t.process() != cmp.Or(e.LeaderInstance, e.Leader) { // of which the Lease tells, whether it lives or not
+	// of which the Lease tells, whether it lives or not
+	if e := c.self.Election; t.process() != cmp.Or(e.LeaderInstance, e.Leader) {
 		out.Seen = t.lastSeen
 	}
 	c.faults[t.process()] = out
