@@ -56,8 +56,7 @@ var (
 		"For how long this process has known nobody who holds an unexpired lease and is accounted for; 0 while it does.", []string{"name"}, nil, metrics.ALPHA, "")
 )
 
-// causes are the values of the label cause. For operators a step down on request is none of what the leader does
-// itself.
+// causes are the values of the label cause. What somebody asked for is another one than what the leader did itself.
 var causes = []Cause{Deposed, RenewDeadline, Fenced, StepDown, onRequest, Shutdown, Failed}
 
 const onRequest Cause = "on request"
