@@ -39,7 +39,7 @@ type shard struct {
 	last time.Time
 }
 
-// host is the host of all URLs that the clients ask. replicas sends the requests to one that answers.
+// host is the host of what is asked that no log names. replicas sends all requests to a replica that answers.
 const host = "shard.regent.internal"
 
 func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, error) {
@@ -50,7 +50,7 @@ func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, erro
 	}
 	asking := roundTrip(func(req *http.Request) (*http.Response, error) { return s.replicas.send(req, ownReads) })
 	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.WithBounds(name, asking)))}
-	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + host, QPS: -1, UserAgent: "regent-front"}, reading); err != nil {
+	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + name, QPS: -1, UserAgent: "regent-front"}, reading); err != nil {
 		return nil, err
 	}
 	s.clusters = s.clients.Metadata.Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))

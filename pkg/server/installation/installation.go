@@ -264,7 +264,11 @@ func inRoot(ctx context.Context) context.Context { return clusters.With(ctx, clu
 // of returns clients of a shard, which ask one of its replicas. The shard is known by its authority, wherever it is.
 func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
 	config := rest.CopyConfig(a.config)
-	config.Host = "https://" + pki.ServerName // the dialer knows where
+	// Errors name it. The dialer knows all replicas.
+	config.Host = "https://" + member.Name
+	if urls := clusters.ReplicasOf(member); len(urls) > 0 {
+		config.Host = urls[0]
+	}
 	config.ServerName = pki.ServerName
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {

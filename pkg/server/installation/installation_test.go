@@ -268,6 +268,9 @@ func TestAListTellsOfAllShardsWhoeverDoesNotAnswer(t *testing.T) {
 		if !ok || !strings.Contains(s.Fault, want) || (s.Fault == "") != (want == "") {
 			t.Errorf("%s: %q, want %q", s.Name, s.Fault, want)
 		}
+		if strings.Contains(s.Fault, "regent.internal") {
+			t.Errorf("%s: %q names a host that no operator knows", s.Name, s.Fault)
+		}
 		delete(faults, s.Name)
 		if s.Root != (s.Name == "root") || s.Cordoned != (s.Name == "eu1") {
 			t.Errorf("it says %+v", s)

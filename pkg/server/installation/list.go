@@ -2,7 +2,9 @@ package installation
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"net/url"
 	"sync"
 	"time"
 
@@ -59,6 +61,9 @@ func (a *Admin) describe(ctx context.Context, member *corev1alpha1.Shard, isRoot
 		if through, fault := homeOf(ctx, a.clients, member); fault == nil {
 			home, err = through, nil
 		}
+	}
+	if fault := (*url.Error)(nil); errors.As(err, &fault) {
+		err = fault.Err // it names the addresses, and not one URL for all replicas
 	}
 	if err != nil {
 		s.Fault = err.Error()
