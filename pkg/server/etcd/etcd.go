@@ -60,7 +60,8 @@ type Server struct {
 	directory string
 	lock      *directoryLock
 	quota     int64
-	closing   *atomic.Bool
+	stage     *atomic.Int32
+	settle    *time.Timer // ends the start
 	failed    chan error
 	joined    chan struct{}
 	// keepingRoom ends with stopKeepingRoom.
@@ -110,11 +111,12 @@ func open(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{serving: serving, directory: cfg.Directory, quota: cfg.Quota, closing: &atomic.Bool{}, failed: make(chan error, 1), joined: make(chan struct{})}
-	if s.etcd, err = embed.StartEtcd(embedConfig(ctx, cfg, s.endpoint(), s.closing)); err != nil {
+	s := &Server{serving: serving, directory: cfg.Directory, quota: cfg.Quota, stage: &atomic.Int32{}, failed: make(chan error, 1), joined: make(chan struct{})}
+	if s.etcd, err = embed.StartEtcd(embedConfig(ctx, cfg, s.endpoint(), s.stage)); err != nil {
 		serving.close()
 		return nil, fmt.Errorf("embedded etcd in %s does not start: %w", cfg.Directory, err)
 	}
+	s.settle = time.AfterFunc(settled, func() { s.stage.CompareAndSwap(starting, running) })
 	go s.observe()
 	return s, nil
 }
@@ -158,7 +160,8 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // Close stops etcd and returns when it has stopped and the directory is free. Requests in flight finish first. Streams
 // are cut after a few seconds, so close clients first.
 func (s *Server) Close() {
-	s.closing.Store(true)
+	s.settle.Stop()
+	s.stage.Store(closing)
 	s.stopKeepingRoom()
 	s.keepingRoom.Wait()
 	s.serving.close()
@@ -204,7 +207,7 @@ const (
 
 // embedConfig returns the configuration of a member that stays alone: it has no peer listener and short election
 // timeouts, because nobody contests its election. serving listens for its clients.
-func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atomic.Bool) *embed.Config {
+func embedConfig(ctx context.Context, cfg Config, endpoint string, stage *atomic.Int32) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "regent"
 	c.Dir = dataOf(cfg.Directory)
@@ -225,6 +228,6 @@ func embedConfig(ctx context.Context, cfg Config, endpoint string, closing *atom
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = compactionRetention.String()
 	c.WatchProgressNotifyInterval = progressInterval
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(klog.FromContext(ctx).WithName("etcd"), closing))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(klog.FromContext(ctx).WithName("etcd"), stage))
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -36,6 +37,7 @@ type sources struct {
 	Sources
 	cached access.Policy
 	stored *policies
+	since  time.Time // when they were set
 }
 
 var errNotYet = errors.New("this replica does not read its store yet: try again")
@@ -44,6 +46,7 @@ func (l *late) bind(s Sources) {
 	l.Store(&sources{
 		Sources: s, cached: access.NewCached(s.Informers),
 		stored: &policies{reader: s.Reader, logicalClusters: s.Informers.LogicalClusters},
+		since:  time.Now(),
 	})
 }
 
@@ -53,6 +56,12 @@ func (l *late) shards() *clusters.Informer[*corev1alpha1.Shard] {
 		return s.Informers.Shards
 	}
 	return nil
+}
+
+// isNew reports whether the Sources may not have been read for long enough to know all that is there.
+func (l *late) isNew() bool {
+	s := l.Load()
+	return s == nil || time.Since(s.since) < whileNew
 }
 
 // fresh implements access.Authorizer.Fresh.

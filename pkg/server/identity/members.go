@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -51,7 +52,7 @@ func (g *members) authenticator() (authenticator.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the headers of fronts: %w", err)
 	}
-	return &memberRequests{told: told, own: g.own, fronts: &g.fronts, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+	return &memberRequests{told: told, own: g.own, isNew: g.late.isNew, fronts: &g.fronts, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 		member, authority, err := pki.MemberOf(chain)
 		if errors.Is(err, pki.ErrNoMember) {
 			return nil, false, nil
@@ -72,8 +73,20 @@ func (g *members) authenticator() (authenticator.Request, error) {
 type memberRequests struct {
 	certificates, told authenticator.Request
 	own                string // the name of this shard
+	isNew              func() bool
 	fronts             *heardFronts
 }
+
+// A replica that has just been started hears of other members after it has heard the root shard, and they may ask it
+// before: while it is new, it waits until it knows them, but no request waits for longer than newsPatience.
+const (
+	whileNew     = 20 * time.Second
+	newsPatience = 5 * time.Second
+	newsPeriod   = 20 * time.Millisecond
+)
+
+// errUnknown is wrapped by errors about members of which this replica may not have heard yet.
+var errUnknown = errors.New("this shard does not know the member")
 
 // AuthenticateRequest implements authenticator.Request.
 func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
@@ -132,6 +145,10 @@ func reservedFault(by, told user.Info) error {
 
 func (m *memberRequests) certificate(req *http.Request) (*authenticator.Response, bool, error) {
 	resp, ok, err := m.certificates.AuthenticateRequest(req)
+	for began := time.Now(); errors.Is(err, errUnknown) && m.isNew() && time.Since(began) < newsPatience; {
+		<-time.After(newsPeriod) // also if the client has gone meanwhile: this would be logged as a refusal
+		resp, ok, err = m.certificates.AuthenticateRequest(req)
+	}
 	if unknown := new(x509.UnknownAuthorityError); errors.As(err, unknown) {
 		return nil, false, nil
 	}
@@ -142,7 +159,7 @@ func (m *memberRequests) certificate(req *http.Request) (*authenticator.Response
 func (g *members) check(member pki.Member, authority *x509.Certificate) error {
 	shards := g.late.shards()
 	if shards == nil {
-		return errors.New("this replica does not know the members of its installation yet")
+		return fmt.Errorf("%w, because this replica does not read its store yet", errUnknown)
 	}
 	if member.Kind == pki.KindFront {
 		return g.checkFront(shards, member, authority)
@@ -156,7 +173,7 @@ func (g *members) check(member pki.Member, authority *x509.Certificate) error {
 	case !ok && member.Name == g.root: // it is the first that a new shard hears of
 		return nil
 	case !ok:
-		return fmt.Errorf("%s is no member of the installation, as far as this shard knows: see regent shard list", member)
+		return fmt.Errorf("%w: %s is no member of the installation, as far as this shard knows: see regent shard list", errUnknown, member)
 	case clusters.IsRemoved(shard):
 		return fmt.Errorf("%s was removed from the installation", member)
 	case shard.Annotations[clusters.AuthorityAnnotation] != "" && !pki.IsAuthority(shard.Annotations[clusters.AuthorityAnnotation], authority):
@@ -173,13 +190,13 @@ func (g *members) checkFront(shards *clusters.Informer[*corev1alpha1.Shard], mem
 			case pki.IsAuthority(fingerprint, authority):
 				return nil
 			case fingerprint == "":
-				return fmt.Errorf("%s is no member of the installation, as far as this shard knows", member)
+				return fmt.Errorf("%w: %s is no member of the installation, as far as this shard knows", errUnknown, member)
 			default:
 				return fmt.Errorf("%s shows a membership that was replaced: give it the latest one", member)
 			}
 		}
 	}
-	return errors.New("this shard does not know the members of its installation yet")
+	return fmt.Errorf("%w, nor any other of its installation yet", errUnknown)
 }
 
 // noMembers converts certificates of users. It refuses those that a member has signed: a member must not name anybody

@@ -6,12 +6,17 @@ import (
 )
 
 // unheardAfter is how long a watch may be broken until the shard counts as not heard: servers end watches every few
-// minutes, and clients begin them again at once.
-const unheardAfter = time.Second
+// minutes, and clients begin them again at once. firstUnheardAfter is how long it may take until the shard is heard at
+// all.
+const (
+	unheardAfter      = time.Second
+	firstUnheardAfter = 15 * time.Second
+)
 
 // Listener is told whether a shard is heard.
 type Listener struct {
-	// Hears is called when the shard begins to be heard. Misses is called when it has not been for a second.
+	// Hears is called when the shard begins to be heard. Misses is called when it has not been for a second, or for
+	// some more at first: all processes of an installation may have been started just now.
 	Hears, Misses func()
 	// Wavers is called when a watch of a shard that is heard has just broken, and when all are open again in time.
 	Wavers func(bool)
@@ -20,7 +25,7 @@ type Listener struct {
 // Tell says whether a shard is heard, until ctx ends: as many watches are open as are needed, and behind returns nil.
 // behind returns a channel that is closed when it should be asked again.
 func (o *OpenWatches) Tell(ctx context.Context, needed int, behind func() <-chan struct{}, to Listener) {
-	heard, late := false, time.After(unheardAfter) // late is nil while nothing is expected
+	heard, late := false, time.After(firstUnheardAfter) // late is nil while nothing is expected
 	for {
 		later := behind()
 		open, changed := o.Count()
