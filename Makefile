@@ -35,7 +35,9 @@ racetest  = CGO_ENABLED=$(CGO) $(GO) test $(RACE)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9\/-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9\/-]+:.*## / { line = sprintf("  make %-18s", $$1); n = split($$2, word, " "); \
+	  for (i = 1; i <= n; i++) { if (length(line) + 1 + length(word[i]) > 120) { print line; line = sprintf("%25s", "") } \
+	  line = line " " word[i] } print line }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## run a whole shard on this machine: two replicas, one etcd (several shards: make run ARGS="--shards=3"; whole logs: make run ARGS=-v)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -31,6 +32,23 @@ func TestMain(m *testing.M) {
 		}
 		return m.Run()
 	}())
+}
+
+// A terminal shows what make help says, line by line.
+func TestHelpOfMakeFitsATerminal(t *testing.T) {
+	said, err := exec.Command("make", "-s", "-C", root, "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(string(said), "\n"), "\n")
+	if len(lines) < 30 {
+		t.Errorf("only %d lines", len(lines))
+	}
+	for _, line := range lines {
+		if len(line) > 120 || len(line) < 26 || line[25] != ' ' || !strings.HasPrefix(line, "  ") {
+			t.Errorf("%d columns, or out of its column: %s", len(line), line)
+		}
+	}
 }
 
 // What `make bin/packed` makes, for this machine's architecture alone: of a version that is none, so that it is the
