@@ -27,7 +27,7 @@ type adminFlags struct {
 func (f *adminFlags) addTo(flags *pflag.FlagSet, context, usage string) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "The admin's kubeconfig. Default: $KUBECONFIG, or "+defaultKubeconfig+".")
 	flags.StringVar(&f.context, "context", context, usage)
-	flags.StringVar(&f.server, "server", "", "URL of the replica to ask, such as https://10.0.0.1:6443, if the server that the kubeconfig names does not run: a front, for example.")
+	flags.StringVar(&f.server, "server", "", "URL of the replica to ask, such as https://10.0.0.1:6443, if the kubeconfig's server is down.")
 }
 
 // check returns what is wrong with the flags.

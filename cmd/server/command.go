@@ -57,13 +57,34 @@ func newCommand() *cobra.Command {
 		Args:          noCommand,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: displayName()},
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       version(),
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(newStart(), newDev(), newShard(), newFront(), newPKI(), newForgetReplica(), newVersion())
-	cmd.AddCommand(newStatus(), newControllers(), newTerms(), newStepDown(), newDoctor(), newTop(), newUI(), newWS())
+	cmd.AddGroup(groups...)
+	for group, commands := range map[string][]*cobra.Command{
+		groupLook:    {newStatus(), newControllers(), newTerms(), newTop(), newDoctor(), newUI()},
+		groupUse:     {newWS()},
+		groupRun:     {newDev(), newStart(), newFront()},
+		groupOperate: {newStepDown(), newForgetReplica(), newShard(), newPKI()},
+		"":           {newVersion()},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			cmd.AddCommand(c)
+		}
+	}
+	completeNoFiles(cmd)
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _ = printHelp(cmd, cmd.OutOrStdout(), sections(cmd)) })
 	return cmd
+}
+
+// version is what `regent version` prints.
+func version() string {
+	info := build.Info()
+	return fmt.Sprintf("regent %s (commit %s, built %s, %s, %s)", info.GitVersion, info.GitCommit, info.BuildDate, info.GoVersion, info.Platform)
 }
 
 func newVersion() *cobra.Command {
@@ -72,9 +93,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info := build.Info()
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "regent %s (commit %s, built %s, %s, %s)\n", info.GitVersion, info.GitCommit, info.BuildDate, info.GoVersion, info.Platform)
-			return err
+			return printLine(cmd, "%s", version())
 		},
 	}
 }
@@ -82,7 +101,12 @@ func newVersion() *cobra.Command {
 // noCommand is for commands that have commands of their own.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command %q: see %s --help", args[0], cmd.CommandPath())}
+		cmd.SuggestionsMinimumDistance = 2
+		advice := "see"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			advice = fmt.Sprintf("did you mean %s? See", strings.Join(near, " or "))
+		}
+		return usageError{fmt.Errorf("unknown command %q: %s %s --help", args[0], advice, cmd.CommandPath())}
 	}
 	return nil
 }

@@ -22,11 +22,21 @@ func complete(cmd *cobra.Command, flag string, names func(context.Context) []str
 	})
 }
 
+// completeNoFiles keeps shells from completing the names of files for arguments of which nothing is known.
+func completeNoFiles(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, c := range cmd.Commands() {
+		completeNoFiles(c)
+	}
+}
+
 // names asks for the installation and returns what each names of it, each once.
 func (f *observerFlags) names(ctx context.Context, each func(status.Installation) []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	places, err := f.admin.places(f.admin.context == defaultContext)
+	places, err := f.admin.places(true)
 	if err != nil {
 		return nil
 	}
@@ -43,6 +53,25 @@ func (f *observerFlags) names(ctx context.Context, each func(status.Installation
 		}
 	}
 	return names
+}
+
+// completes has a shell complete the only argument of a command with what names returns.
+func completes(names func(context.Context) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (f *observerFlags) frontNames(ctx context.Context) []string {
+	return f.names(ctx, func(of status.Installation) (names []string) {
+		for _, front := range of.Fronts {
+			names = append(names, front.Name)
+		}
+		return names
+	})
 }
 
 func (f *observerFlags) shardNames(ctx context.Context) []string {
@@ -70,6 +99,11 @@ func (f *observerFlags) ofReplicas(ctx context.Context, each func(status.Replica
 
 func (f *observerFlags) replicaNames(ctx context.Context) []string {
 	return f.ofReplicas(ctx, func(r status.Replica) []string { return []string{r.Name} })
+}
+
+// processNames are what forget-replica takes: a replica that was started anew has the name of the one before.
+func (f *observerFlags) processNames(ctx context.Context) []string {
+	return f.ofReplicas(ctx, func(r status.Replica) []string { return []string{r.Process()} })
 }
 
 func (f *observerFlags) controllerNames(ctx context.Context) []string {

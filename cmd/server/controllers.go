@@ -17,9 +17,9 @@ func newControllers() *cobra.Command {
 	f := &observerFlags{}
 	cmd := &cobra.Command{
 		Use:   "controllers [controller]",
-		Short: "List the controllers: state, queues, restarts, last error; or all about one of them",
-		Long: `List the controllers that replicas run: their state, what is in their queues, how often they were restarted, and why. With the name of a
-controller: what each replica says of it, and its stacks where it is late or stalled.` + exitCodes,
+		Short: "List the controllers with their state, queues, restarts and last error; or describe one",
+		Long: `List the controllers that replicas run: their state, what is in their queues, how often they were restarted, and why.
+With the name of a controller: what each replica says of it, and its stacks where it is late or stalled.` + exitCodes,
 		Example: `  regent controllers
   regent controllers workspace
   regent controllers -o wide --replica=host-b-6443`,
@@ -29,12 +29,7 @@ controller: what each replica says of it, and its stacks where it is late or sta
 			}
 			return nil
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return f.controllerNames(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: completes(f.controllerNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := f.client(cmd)
 			if err != nil {

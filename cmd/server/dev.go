@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/cmd/server/dev"
 	"github.com/regent-project/regent/pkg/server/options"
@@ -21,8 +23,9 @@ func newDev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [flags] [-- flags of start for every replica]",
 		Short: "Run a whole shard on this machine, or an installation of several shards",
-		Long: `Run a whole shard on this machine, until SIGTERM or SIGINT: an etcd and a balancer in this process, and replicas in
-processes of their own. Kill any replica: etcd, the balancer and kubectl go on. Enter restarts what has ended.
+		Long: `Run a whole shard on this machine until SIGTERM or SIGINT: an etcd and a balancer in this process, and replicas in
+processes of their own. Kill any replica: etcd, the balancer and kubectl keep working. Enter restarts what has ended, and so
+does SIGUSR1, where there is no terminal.
 
 With --shards it is an installation of several shards, each with an etcd of its own, and two fronts. The balancer leads to
 the fronts, and admin.kubeconfig to the balancer. Each further shard has its root directory in <root-directory>/shard-<n>.`,
@@ -41,9 +44,16 @@ the fronts, and admin.kubeconfig to the balancer. Each further shard has its roo
 			if err := errors.Join(opts.Validate(), startFault(args, opts.Program != "")); err != nil {
 				return usageError{err}
 			}
-			ctx, stop := untilSignal(context.Background(), nil)
+			// Of what this process logs, users need errors only.
+			background := context.Background()
+			ctx, stop := untilSignal(klog.NewContext(background, klog.FromContext(background).V(1)), nil)
 			defer stop()
-			err := dev.Run(ctx, dev.Config{Options: opts, Stdout: cmd.OutOrStdout(), Colour: isTerminal(cmd.OutOrStdout()), Stderr: cmd.ErrOrStderr(), Again: enters(cmd)})
+			signals := make(chan os.Signal, 1)
+			signal.Notify(signals, syscall.SIGUSR1)
+			defer signal.Stop(signals)
+			err := dev.Run(ctx, dev.Config{
+				Options: opts, Stdout: cmd.OutOrStdout(), Colour: isTerminal(cmd.OutOrStdout()), Stderr: cmd.ErrOrStderr(), Enters: enters(cmd.InOrStdin()), Signals: signals,
+			})
 			if errors.Is(err, dev.ErrUsage) {
 				return usageError{err}
 			}
@@ -82,16 +92,19 @@ func startFault(args []string, further bool) error {
 	return nil
 }
 
-// enters returns a channel that gets a value for each line of input, and is closed when the input ends. Its goroutine
-// lives as long as the process: nothing can interrupt a read of a terminal.
-func enters(cmd *cobra.Command) <-chan struct{} {
+// enters returns a channel that gets a value for each line of a terminal's input, and is closed when that ends; nil if
+// the input is no terminal. Its goroutine lives as long as the process: nothing can interrupt a read of a terminal.
+func enters(from io.Reader) <-chan struct{} {
+	if !isTerminal(from) {
+		return nil
+	}
 	// When this process is in the background, a read of the terminal must fail. By default it would stop this
 	// process, and etcd with it.
 	signal.Ignore(syscall.SIGTTIN)
 	lines := make(chan struct{})
 	go func() {
 		defer close(lines)
-		for input := bufio.NewScanner(cmd.InOrStdin()); input.Scan(); {
+		for input := bufio.NewScanner(from); input.Scan(); {
 			lines <- struct{}{}
 		}
 	}()

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/regent-project/regent/pkg/controllers/catalog"
 )
 
 var (
@@ -72,6 +75,42 @@ func TestTheDocsNameEachCommand(t *testing.T) {
 		if !strings.Contains(text.String(), cmd.CommandPath()) {
 			t.Errorf("no page of docs names `%s`", cmd.CommandPath())
 		}
+	}
+}
+
+// running matches how many controllers run, in a sample or a sentence.
+var running = regexp.MustCompile(`(?i)\b(\d+|ten|eleven|twelve|thirteen) (?:running  |controllers run\b)`)
+
+// Samples and sentences of the docs, and pictures, say how many controllers there are.
+func TestTheDocsKnowHowManyControllersThereAre(t *testing.T) {
+	registry, err := catalog.Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, found := len(registry.Names()), 0
+	word, ok := map[int]string{10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}[want]
+	if !ok {
+		t.Fatalf("what is %d in words?", want)
+	}
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/pictures/*.svg", "../../examples/*/README.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range running.FindAllStringSubmatch(string(content), -1) {
+				if found++; match[1] != fmt.Sprint(want) && !strings.EqualFold(match[1], word) {
+					t.Errorf("%s: %q, there are %d", file, match[0], want)
+				}
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("only %d places were found", found)
 	}
 }
 

@@ -14,10 +14,11 @@ func newDoctor() *cobra.Command {
 	f := &observerFlags{interval: 2 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at all that somebody would look at who knows the system well, and say what to do",
-		Long: `Look at what replicas say of themselves (as regent status does), at what they measure, and at what this machine sees of them: latencies of the API
-and of etcd, alarms of etcd, file descriptors, renewals, fencing, refused requests, quotas, keys, certificates, clocks and versions. The command prints what
-it has looked at, too. It watches each replica for --interval, and needs to reach them all.` + exitCodes,
+		Short: "Look at everything that an expert would look at, and say what to do",
+		Long: `Look at what replicas say of themselves (as regent status does), at what they measure, and at what this machine sees of
+them: latencies of the API and of etcd, alarms of etcd, file descriptors, renewals, fencing, refused requests, quotas, keys,
+certificates, clocks and versions. The command also prints what it has looked at. It watches each replica for --interval,
+and needs to reach them all.` + exitCodes,
 		Example: `  regent doctor
   regent doctor --interval=30s -o json`,
 		Args: noArgs,
@@ -42,6 +43,6 @@ it has looked at, too. It watches each replica for --interval, and needs to reac
 	}
 	f.addTo(cmd)
 	f.addReplicaTo(cmd)
-	cmd.Flags().DurationVar(&f.interval, "interval", f.interval, "How long to watch what counts up.")
+	cmd.Flags().DurationVar(&f.interval, "interval", f.interval, "How long to watch the counters.")
 	return cmd
 }

@@ -40,8 +40,8 @@ func newFront() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "front",
 		Short: "Run a front: the entrance of an installation of several shards",
-		Long: `Run a front, until SIGTERM or SIGINT: it knows which shard has which logical cluster, and forwards requests there. Any number of fronts may run
-beside each other. Each needs a membership of its own, which regent front add prints.`,
+		Long: `Run a front until SIGTERM or SIGINT: it knows which shard has which logical cluster, and forwards requests there. Any
+number of fronts may run side by side. Each needs a membership of its own, which regent front add prints.`,
 		Example: `  (umask 077; regent front add f1 > f1.yaml)
   regent front --membership=f1.yaml --bind-address=0.0.0.0 --external-hostname=regent.example`,
 		Args: noCommand,
@@ -52,7 +52,7 @@ beside each other. Each needs a membership of its own, which regent front add pr
 	flags.StringVar(&o.bindAddress, "bind-address", "127.0.0.1", "Address on which the front listens.")
 	flags.IntVar(&o.port, "secure-port", 6443, "Port on which the front listens.")
 	flags.StringArrayVar(&o.names, "external-hostname", nil, "Name or address under which clients reach the front, for its certificate. Once for each. It is always valid for localhost and --bind-address.")
-	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "How long the front goes on serving after SIGTERM, not ready: load balancers need it to stop sending requests.")
+	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "How long the front keeps serving after SIGTERM, not ready, so that load balancers stop sending requests.")
 	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 10*time.Second, "How long requests may take to finish after that. Watches are ended meanwhile, one by one.")
 	flags.StringVar(&o.snapshot, "snapshot-file", "", "File in which the front keeps what it knows, for its next start. Without one a front that starts while a shard is down does not know that shard's clusters, and none while the root shard is down.")
 	flags.DurationVar(&o.snapshotAge, "snapshot-max-age", 24*time.Hour, "How old a snapshot may be with which the front is ready before it has heard the root shard.")
@@ -62,8 +62,11 @@ beside each other. Each needs a membership of its own, which regent front add pr
 	flags.IntVar(&o.limits.RequestsPerClient, "max-requests-per-client", o.limits.RequestsPerClient, "The same for one client: the user, with all tokens together; the service accounts of a logical cluster are one. 0: no limit.")
 	flags.IntVar(&o.limits.WatchesPerClient, "max-watches-per-client", o.limits.WatchesPerClient, "How many watches one client may have open. Further ones are answered with 429. 0: no limit.")
 	flags.StringVar(&o.clientCAFile, "client-ca-file", "", "Further certificate authorities for users' certificates, as shards have them. Read again for new connections, and each minute for open ones. The common name is the user, the organisations are the groups.")
-	flags.BoolVar(&o.accessLog, "access-log", false, "Log each request: who, what, which shard, the status, how long it took, and how much of that the front added.")
+	flags.BoolVar(&o.accessLog, "access-log", false, "Log each request: the user, what it asked for, the shard, the status, how long it took, and how much of that the front added.")
 	logsapi.AddFlags(o.logs, flags)
+	abridge(cmd, []string{
+		"membership", "bind-address", "secure-port", "external-hostname", "client-ca-file", "snapshot-file", "shutdown-delay-duration", "access-log", allFlags,
+	}, []section{{"Flags", flags}})
 	cmd.AddCommand(newFrontAdd(), newFrontRemove())
 	return cmd
 }
@@ -139,8 +142,9 @@ func newFrontAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add <front>",
 		Short: "Make a front a member, and print its membership",
-		Long: `Make a front a member of the installation, and print its membership: regent front --membership=<file>. All shards believe a front when it tells for
-whom it asks: keep the file as a secret. For a front that is a member this is a new one, and the one before is refused from now on.`,
+		Long: `Make a front a member of the installation, and print its membership: regent front --membership=<file>. All shards believe
+a front when it says for whom it asks: keep the file as a secret. A front that is a member already gets a new membership,
+and the old one is refused from now on.`,
 		Args: oneName("front"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bundle, err := pki.Open(keys)
@@ -164,7 +168,7 @@ whom it asks: keep the file as a secret. For a front that is a member this is a 
 func newFrontRemove() *cobra.Command {
 	f := &shardFlags{}
 	cmd := &cobra.Command{
-		Use: "remove <front>", Short: "Make all shards refuse a front", Args: oneName("front"),
+		Use: "remove <front>", Short: "Make all shards refuse a front", Args: oneName("front"), ValidArgsFunction: completes(f.frontNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
 				return confirm(cmd, admin.RemoveFront(ctx, args[0]), "front %s is removed: stop it\n", args[0])

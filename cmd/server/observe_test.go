@@ -255,6 +255,10 @@ func TestShellsCompleteNames(t *testing.T) {
 		{[]string{"controllers", ""}, []string{"workspace", "logicalcluster", "namespace", "serviceaccount"}},
 		{[]string{"step-down", "--shard=us1", "--to", ""}, []string{"us-b-6443"}},
 		{[]string{"status", "-o", ""}, view.Formats},
+		{[]string{"shard", "cordon", ""}, []string{"root", "eu1", "us1"}},
+		{[]string{"front", "remove", ""}, []string{"front-0", "front-1"}},
+		{[]string{"forget-replica", ""}, []string{statustest.A, statustest.B, "eu-a_11111111", "eu-b_22222222", "us-a_33333333", "us-b_44444444"}},
+		{[]string{"version", ""}, []string{}},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(append([]string{"__complete"}, c.args...), &stdout, &stderr); code != exitOK {

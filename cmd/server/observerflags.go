@@ -27,12 +27,12 @@ type observerFlags struct {
 // exitCodes ends the help of commands that tell by their exit code whether all is well.
 const exitCodes = `
 
-Exit codes: 0 all is well, or there are notices only; 1 nobody could be asked; 2 the arguments are wrong; 3 the worst problem is a warning;
-4 the worst problem is critical.`
+Exit codes: 0 all is well, or there are only notices; 1 no server answered; 2 the arguments are wrong; 3 the worst
+problem is a warning; 4 the worst problem is critical.`
 
 // addTo adds the flags that all such commands have.
 func (f *observerFlags) addTo(cmd *cobra.Command) {
-	f.admin.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context. Any that leads to a replica will do; without the default one the current context is taken.")
+	f.admin.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context: any that leads to a replica. If there is none of the default name, the current one is used.")
 	cmd.Flags().StringVarP(&f.output, "output", "o", view.Table, "Format of the output: "+strings.Join(view.Formats, ", ")+".")
 	cmd.Flags().StringVar(&f.shard, "shard", "", "Only this shard.")
 	complete(cmd, "output", func(context.Context) []string { return view.Formats })
@@ -45,7 +45,7 @@ func (f *observerFlags) addReplicaTo(cmd *cobra.Command) {
 }
 
 func (f *observerFlags) addWatchTo(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "Go on: draw anew on a terminal, and otherwise print a line for each change (-o json, yaml: the whole at each change).")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "Keep looking: redraw on a terminal, else print a line for each change (-o json, yaml: everything at each change).")
 	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "Pause between two looks with --watch.")
 }
 
@@ -159,4 +159,4 @@ func verdict(problems []status.Problem) error {
 }
 
 // errNothing says that a command has nothing to show.
-var errNothing = errors.New("nobody could be asked")
+var errNothing = errors.New("no server answered")

@@ -113,11 +113,7 @@ func (w *watcher) next(one output, fault error) error {
 
 func isTerminal(w any) bool {
 	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // widthOf returns how many columns a terminal has; 0: it is none, or does not say.

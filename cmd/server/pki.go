@@ -21,12 +21,12 @@ func newPKI() *cobra.Command {
 	f := &pkiFlags{root: ".regent"}
 	cmd := &cobra.Command{
 		Use: "pki", Short: "Make and copy keys, renew certificates, and roll the certificate authority", Args: noCommand,
-		Long: `Renew the certificates in pki/ of a replica's root directory, and roll the certificate authority. Run it where the key of the authority is, as the
-user who runs the replica, and copy pki/ to the root directories of the other replicas afterwards. Replicas use what is there within seconds, without
-a restart.`,
+		Long: `Make, copy and renew what is in pki/ of a replica's root directory, and roll the certificate authority. Run it where the
+key of the authority is, as the user that runs the replica, and copy pki/ to the root directories of the other replicas
+afterwards. Replicas use the new files within seconds, without a restart.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&f.root, "root-directory", f.root, "The replica's: it has pki/ and admin.kubeconfig.")
+	cmd.PersistentFlags().StringVar(&f.root, "root-directory", f.root, "The replica's root directory, with pki/ and admin.kubeconfig.")
 	cmd.AddCommand(newPKIInit(f), newPKIInstall(f), newPKIRenew(f), newPKIRoll(f), newPKICertify(f))
 	return cmd
 }
@@ -39,8 +39,8 @@ func newPKIRenew(f *pkiFlags) *cobra.Command {
 	var format shardFlags
 	cmd := &cobra.Command{
 		Use: "renew", Short: "Renew certificates, with new keys", Args: noArgs,
-		Long: `Renew the administrator's certificate, in pki/ and in admin.kubeconfig, with a new key. The old one is accepted until it expires, or until the
-authority is rolled. Serving certificates are not in pki/: each replica makes its own, and renews it.`,
+		Long: `Renew the administrator's certificate, in pki/ and in admin.kubeconfig, with a new key. The old one is accepted until it
+expires, or until the authority is rolled. Serving certificates are not in pki/: each replica makes its own, and renews it.`,
 		Example: `  regent pki renew --before=720h -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if renewal.Before < 0 || cmd.Flags().Changed("before") && renewal.Before == 0 {
@@ -68,8 +68,8 @@ authority is rolled. Serving certificates are not in pki/: each replica makes it
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&renewal.Before, "before", 0, "Renew only what expires within this time, such as 720h.")
-	cmd.Flags().BoolVar(&renewal.DryRun, "dry-run", false, "Print what would be done, and change nothing.")
+	cmd.Flags().DurationVar(&renewal.Before, "before", 0, "Renew only certificates that expire within this time, such as 720h.")
+	cmd.Flags().BoolVar(&renewal.DryRun, "dry-run", false, "Print what would be done, without doing it.")
 	format.addOutput(cmd)
 	return cmd
 }
@@ -78,8 +78,9 @@ func newPKIInit(f *pkiFlags) *cobra.Command {
 	var base string
 	cmd := &cobra.Command{
 		Use: "init", Short: "Make the keys of a new shard, before its first replica starts", Args: noArgs,
-		Long: `Make pki/ and admin.kubeconfig of a new shard, for replicas that all start with the same keys: copy pki/ to each, or have it mounted from a
-Secret. What is there already is kept: with an authority of your own (ca.crt and ca.key) the rest is made.`,
+		Long: `Make pki/ and admin.kubeconfig of a new shard, for replicas that all start with the same keys: copy pki/ to each, or mount
+it from a Secret. Files that are there already are kept: with an authority of your own (ca.crt and ca.key) only the rest
+is made.`,
 		Example: `  regent pki init --root-directory=keys --shard-base-url=https://regent.example:6443
   kubectl create secret generic regent-pki --from-file=keys/pki`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -106,8 +107,8 @@ func newPKIInstall(f *pkiFlags) *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use: "install", Short: "Copy keys to where only this user can read them", Args: noArgs,
-		Long: `Copy the files of a directory to where only this user can read them. A replica refuses keys that others may read, as the group may in a mounted
-Secret. Files and directories whose names begin with a dot are left out.`,
+		Long: `Copy the files of a directory to where only this user can read them. A replica refuses keys that others can read, as the
+group can in a mounted Secret. Files and directories whose names begin with a dot are left out.`,
 		Example: `  regent pki install --from=/secrets/pki --root-directory=/var/lib/regent`,
 		RunE: func(*cobra.Command, []string) error {
 			if from == "" {
@@ -119,23 +120,27 @@ Secret. Files and directories whose names begin with a dot are left out.`,
 			return pki.Install(from, to)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "Directory that has the files.")
-	cmd.Flags().StringVar(&to, "to", "", "Directory to which to copy them. Default: pki/ in the root directory.")
+	cmd.Flags().StringVar(&from, "from", "", "Directory with the files.")
+	cmd.Flags().StringVar(&to, "to", "", "Directory to copy them to. Default: pki/ in the root directory.")
 	return cmd
 }
 
 func newPKICertify(f *pkiFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "certify <membership>...", Short: "Bring memberships to the step of a roll that pki/ has reached",
-		Long: `Bring memberships, files of regent shard add and regent front add, to the step of a roll that pki/ has reached: whom a member trusts, and who has signed
-its certificate. The files are replaced. Give each member its file then, under the name by which it was started: it is used within seconds, without a
-restart. The member's key stays, so that nobody takes it for another one. Files that are at that step already stay as they are.`,
+		Long: `Bring memberships, which are files of regent shard add and regent front add, to the step of a roll that pki/ has reached:
+what a member trusts, and which authority has signed its certificate. The files are replaced. Then give each member its
+file, under the name by which it was started: it is used within seconds, without a restart. The member's key stays the
+same, and so does a file that is at that step already.`,
 		Example: `  regent pki certify eu1.yaml us1.yaml f1.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("give the files of memberships, as regent shard add and regent front add have printed them")}
 			}
 			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault // files
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bundle, err := pki.Read(f.directory())

@@ -25,32 +25,32 @@ type rollFlags struct {
 func newPKIRoll(keys *pkiFlags) *cobra.Command {
 	f := &rollFlags{pkiFlags: keys}
 	cmd := &cobra.Command{
-		Use: "roll", Short: "Exchange the certificate authority of a shard or an installation, with clients connected", Args: noCommand,
-		Long: `Exchange the certificate authority of a shard, or of an installation, step by step, with clients connected. After each step copy pki/ to the
-other replicas, and give the members of an installation their memberships anew: regent pki certify.
+		Use: "roll", Short: "Replace the certificate authority of a shard or an installation while clients stay connected", Args: noCommand,
+		Long: `Replace the certificate authority of a shard, or of an installation, step by step, while clients stay connected. After
+each step copy pki/ to the other replicas, and give the members of an installation new memberships: regent pki certify.
 
   begin    makes a new authority. Both are trusted, and the old one signs. Give clients the new pki/ca.crt, which has both.
   switch   has the new authority sign. Both are trusted. Give clients new certificates.
   finish   drops the old authority: nobody trusts what it has signed.
-  abort    drops the new authority instead, as long as it does not sign.
+  abort    drops the new authority instead, before it signs.
 
-A step asks all replicas, and all fronts that --front names, whether the step before has reached them.`,
+A step first asks all replicas, and all fronts that --front names, whether the previous step has reached them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.addTo(cmd.PersistentFlags())
 	cmd.AddCommand(
-		f.step(pki.Begin, "Make a new authority, and trust it beside the old one", "both authorities are trusted, and the old one signs: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients pki/ca.crt, then run regent pki roll switch"),
+		f.step(pki.Begin, "Make a new authority, and trust both", "both authorities are trusted, and the old one signs: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients pki/ca.crt, then run regent pki roll switch"),
 		f.step(pki.Switch, "Have the new authority sign", "the new authority signs, and both are trusted: copy pki/ to the other replicas, give members their memberships (regent pki certify) and clients new certificates, then run regent pki roll finish"),
 		f.step(pki.Finish, "Drop the old authority", "the old authority is trusted no more: copy pki/ to the other replicas, and give members their memberships (regent pki certify)"),
-		f.step(pki.Abort, "Drop the new authority, as long as it does not sign", "the roll is undone: copy pki/ to the other replicas, remove roll.json there, and give members their memberships (regent pki certify)"),
+		f.step(pki.Abort, "Drop the new authority, before it signs", "the roll is undone: copy pki/ to the other replicas, remove roll.json there, and give members their memberships (regent pki certify)"),
 	)
 	return cmd
 }
 
 func (f *rollFlags) addTo(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.servers, "server", nil, "URL of a replica to ask, such as https://10.0.0.1:6443. Once for each replica. Default: the server that admin.kubeconfig names.")
-	flags.StringArrayVar(&f.fronts, "front", nil, "URL of a front to ask, such as https://10.0.0.1:6443. Once for each process. An installation's steps are refused until all fronts were asked.")
-	flags.BoolVar(&f.offline, "offline", false, "Do not ask anybody. Use it only if no replica and no front runs.")
+	flags.StringArrayVar(&f.servers, "server", nil, "URL of a replica to ask, such as https://10.0.0.1:6443. May be given several times. Default: the server that admin.kubeconfig names.")
+	flags.StringArrayVar(&f.fronts, "front", nil, "URL of a front to ask, such as https://10.0.0.1:6443. May be given several times. An installation's steps are refused until all fronts were asked.")
+	flags.BoolVar(&f.offline, "offline", false, "Ask no server. Use it only if no replica and no front is running.")
 }
 
 func (f *rollFlags) step(s pki.Step, short, next string) *cobra.Command {
@@ -60,7 +60,7 @@ func (f *rollFlags) step(s pki.Step, short, next string) *cobra.Command {
 			if !f.offline {
 				ctx, cancel := context.WithTimeout(cmd.Context(), shardTimeout)
 				defer cancel()
-				if err := view.While(ctx, cmd.ErrOrStderr(), "Waiting for all replicas and fronts to say that the step before has reached them", func(ctx context.Context) error {
+				if err := view.While(ctx, cmd.ErrOrStderr(), "Waiting for all replicas and fronts to say that the previous step has reached them", func(ctx context.Context) error {
 					return f.ask(ctx, s)
 				}); err != nil {
 					return err
@@ -90,7 +90,7 @@ func (f *rollFlags) ask(ctx context.Context, s pki.Step) error {
 	}
 	faults = append(faults, f.askMembers(ctx, s, bundle, configs[0]))
 	if err := errors.Join(faults...); err != nil {
-		return fmt.Errorf("%w (to go on without asking, because nothing runs, give --offline)", err)
+		return fmt.Errorf("%w (if no replica and no front is running, continue without asking: --offline)", err)
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ func newShard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shard",
 		Short: "Add, list, cordon and remove the shards of an installation",
-		Long: `Add, list, cordon and remove the shards of an installation: several shards with one tree of workspaces. A shard that is started alone
-is the root shard of an installation as soon as another one is added.`,
+		Long: `Add, list, cordon and remove the shards of an installation: several shards with one tree of workspaces. A shard that is
+started alone becomes the root shard of an installation as soon as another one is added.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -44,6 +44,15 @@ is the root shard of an installation as soon as another one is added.`,
 
 func (f *shardFlags) addTo(flags *pflag.FlagSet) {
 	f.admin.addTo(flags, "root", "The kubeconfig's context.")
+}
+
+// shardNames and frontNames are completed. The flags are read only then.
+func (f *shardFlags) shardNames(ctx context.Context) []string {
+	return (&observerFlags{admin: f.admin}).shardNames(ctx)
+}
+
+func (f *shardFlags) frontNames(ctx context.Context) []string {
+	return (&observerFlags{admin: f.admin}).frontNames(ctx)
 }
 
 // run calls do with the installation's administrator.
@@ -66,8 +75,9 @@ func newShardAdd(f *shardFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add <shard>",
 		Short: "Make a shard a member, and print the membership with which its replicas join",
-		Long: `Make a shard a member of the installation, and print the membership with which its replicas join: regent start --membership=<file>. The file
-has a key with which the shard shows who it is: keep it as a secret. It is made where the key of the installation's certificate authority is.`,
+		Long: `Make a shard a member of the installation, and print the membership with which its replicas join: regent start
+--membership=<file>. The file has a key by which the shard proves its identity: keep it as a secret. Run this where the key
+of the installation's certificate authority is.`,
 		Example: `  regent shard add eu1 --replica=https://10.0.1.1:6443 --replica=https://10.0.1.2:6443 --label=region=eu > eu1.yaml`,
 		Args:    oneName("shard"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,9 +95,9 @@ has a key with which the shard shows who it is: keep it as a secret. It is made 
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&add.Replicas, "replica", nil, "URL of a replica of the shard, as other shards and fronts reach it. Once for each replica.")
+	cmd.Flags().StringArrayVar(&add.Replicas, "replica", nil, "URL of a replica of the shard, as other shards and fronts reach it. May be given several times.")
 	cmd.Flags().StringToStringVar(&add.Labels, "label", nil, "Labels of the shard, as in region=eu: workspaces select shards by them.")
-	cmd.Flags().BoolVar(&add.Renew, "renew", false, "Print a new membership of a shard that is a member. The one before is refused from now on.")
+	cmd.Flags().BoolVar(&add.Renew, "renew", false, "Print a new membership of a shard that is a member already. The old one is refused from now on.")
 	cmd.Flags().StringVar(&keys, "pki-directory", keys, "Directory with the key of the installation's certificate authority: pki/ of the root shard.")
 	return cmd
 }
@@ -108,7 +118,7 @@ func newShardSet(f *shardFlags) *cobra.Command {
 		Use:     "set <shard>",
 		Short:   "Change the URLs of a shard's replicas, or its labels",
 		Example: `  regent shard set root --replica=https://10.0.0.1:6443 --replica=https://10.0.0.2:6443`,
-		Args:    oneName("shard"),
+		Args:    oneName("shard"), ValidArgsFunction: completes(f.shardNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(replicas) == 0 && len(labels) == 0 {
 				return usageError{errors.New("give --replica or --label: see regent shard set --help")}
@@ -118,7 +128,7 @@ func newShardSet(f *shardFlags) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&replicas, "replica", nil, "URL of a replica of the shard, as other shards and fronts reach it. Once for each replica; they replace all earlier ones.")
+	cmd.Flags().StringArrayVar(&replicas, "replica", nil, "URL of a replica of the shard, as other shards and fronts reach it. May be given several times; replaces all earlier ones.")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "Labels to set, as in region=eu. An empty value removes the label.")
 	return cmd
 }
@@ -129,7 +139,7 @@ func newShardCordon(f *shardFlags, name string, cordoned bool) *cobra.Command {
 		short, done = "Let a shard take new logical clusters again", "shard %s takes new logical clusters\n"
 	}
 	return &cobra.Command{
-		Use: name + " <shard>", Short: short, Args: oneName("shard"),
+		Use: name + " <shard>", Short: short, Args: oneName("shard"), ValidArgsFunction: completes(f.shardNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
 				return confirm(cmd, admin.Cordon(ctx, args[0], cordoned), done, args[0])
@@ -140,9 +150,9 @@ func newShardCordon(f *shardFlags, name string, cordoned bool) *cobra.Command {
 
 func newShardRemove(f *shardFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove <shard>", Short: "Take a shard without logical clusters out of the installation", Args: oneName("shard"),
-		Long: `Take a shard out of the installation. The command cordons the shard, and refuses to go on while the shard has logical clusters. From then on no
-other shard reads from it, and it may read from none. Its name is not used again.`,
+		Use: "remove <shard>", Short: "Take a shard without logical clusters out of the installation", Args: oneName("shard"), ValidArgsFunction: completes(f.shardNames),
+		Long: `Take a shard out of the installation. The command cordons the shard, and fails while the shard has logical clusters. From
+then on no other shard reads from it, and it may read from none. Its name is not used again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
 				return confirm(cmd, admin.Remove(ctx, args[0]), "shard %s is removed: stop its replicas\n", args[0])

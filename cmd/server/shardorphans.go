@@ -12,9 +12,9 @@ import (
 
 func newShardOrphans(f *shardFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "orphans", Short: "List logical clusters that have lost their Workspace, adopt or delete them", Args: noCommand,
-		Long: `List logical clusters whose Workspace is absent on another shard, though nobody has deleted it: that shard was restored from a backup. They
-are kept, and serve. Restore the Workspace, or adopt the cluster, or delete it.`,
+		Use: "orphans", Short: "List, adopt or delete logical clusters that have lost their Workspace", Args: noCommand,
+		Long: `List logical clusters whose Workspace is missing on another shard, though nobody has deleted it: that shard was restored
+from a backup. They are kept, and serve. Restore the Workspace, or adopt the cluster, or delete it.`,
 		Example: `  regent shard orphans
   regent shard orphans adopt x5k2m7qa3bcd4efg
   regent shard orphans delete x5k2m7qa3bcd4efg`,
@@ -43,10 +43,10 @@ are kept, and serve. Restore the Workspace, or adopt the cluster, or delete it.`
 func newOrphansAdopt(f *shardFlags) *cobra.Command {
 	var shard string
 	cmd := &cobra.Command{
-		Use: "adopt <logical cluster>", Short: "Create the Workspace anew that a logical cluster has lost", Args: oneName("logical cluster"),
-		Long: `Create the Workspace anew that a logical cluster has lost, and return when the cluster is an orphan no longer. The cluster keeps its name, its
-path, its owner and everything in it. The command refuses if another Workspace of the same name is there now, or if the logical cluster in which the
-Workspace was has gone, too. It may be repeated when it was cut short.`,
+		Use: "adopt <logical cluster>", Short: "Recreate the Workspace that a logical cluster has lost", Args: oneName("logical cluster"),
+		Long: `Recreate the Workspace that a logical cluster has lost, and return when the cluster is no longer an orphan. The cluster
+keeps its name, its path, its owner and everything in it. The command fails if there is now another Workspace of the same
+name, or if the logical cluster in which the Workspace was is gone, too. If it was interrupted, run it again.`,
 		Example: `  regent shard orphans adopt x5k2m7qa3bcd4efg`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
@@ -63,8 +63,8 @@ func newOrphansDelete(f *shardFlags) *cobra.Command {
 	var shard string
 	cmd := &cobra.Command{
 		Use: "delete <logical cluster>", Short: "Delete a logical cluster that has lost its Workspace", Args: oneName("logical cluster"),
-		Long: `Delete a logical cluster that has lost its Workspace, with everything in it. The command refuses if the Workspace is back, or if its shard does not
-say whether it is. The cluster's own shard empties it; what is in it cannot be brought back.`,
+		Long: `Delete a logical cluster that has lost its Workspace, with everything in it. The command fails if the Workspace is back,
+or if its shard does not say whether it is. The cluster's own shard empties it; what is in it cannot be brought back.`,
 		Example: `  regent shard orphans delete x5k2m7qa3bcd4efg`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, func(ctx context.Context, admin *installation.Admin) error {
@@ -78,5 +78,5 @@ say whether it is. The cluster's own shard empties it; what is in it cannot be b
 }
 
 func addShardFlag(cmd *cobra.Command, shard *string) {
-	cmd.Flags().StringVar(shard, "shard", "", "The shard that has the logical cluster. It is needed only if two shards say that they have it.")
+	cmd.Flags().StringVar(shard, "shard", "", "The shard that has the logical cluster. Needed only if two shards say that they have it.")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -16,8 +17,12 @@ import (
 	"github.com/regent-project/regent/pkg/server/options"
 )
 
-// helpWidth is the width of --help, in columns.
-const helpWidth = 100
+// firstFlags are those that an operator needs to start a replica: of start, how its users and its peers reach it, and
+// where it stores what they write.
+var firstFlags = []string{
+	"root-directory", "shard-name", "membership", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "bind-address",
+	"secure-port", "advertise-address", "shard-base-url", "enable-leader-election", allFlags,
+}
 
 func newStart() *cobra.Command {
 	opts := options.New()
@@ -32,10 +37,13 @@ controllers as if it were alone; two replicas without the flag do not detect eac
 	}
 	flags := startFlags(opts)
 	cmd.RunE = func(*cobra.Command, []string) error { return start(opts, flags) }
-	for _, set := range flags.FlagSets {
+	var all []section
+	for _, name := range flags.Order {
+		set := flags.FlagSets[name]
 		cmd.Flags().AddFlagSet(set)
+		all = append(all, section{strings.ToUpper(name[:1]) + name[1:], set})
 	}
-	cliflag.SetUsageAndHelpFunc(cmd, flags, helpWidth)
+	abridge(cmd, firstFlags, all)
 	return cmd
 }
 

@@ -14,9 +14,9 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say who leads and why, how all replicas are doing, and what is wrong",
-		Long: `Say how the shard, or the installation, is doing: who leads since when and why, each replica's contact with its leader, its controllers, and
-all problems with what to do about them. Any replica or front can be asked. If the kubeconfig's server does not answer, other replicas are asked
-to which contexts of the same kubeconfig lead (replica-<n>, as regent dev writes them).` + exitCodes,
+		Long: `Say how the shard, or the installation, is doing: which replica leads, for how long and why, each replica's contact with
+the leader, its controllers, and all problems with what to do about them. Any replica or front can be asked. If the
+kubeconfig's server does not answer, the replicas of its contexts replica-<n> are asked, which regent dev writes.` + exitCodes,
 		Example: `  regent status
   regent status --shard=eu1 -o wide
   regent status --watch

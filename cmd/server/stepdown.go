@@ -18,11 +18,12 @@ func newStepDown() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step-down",
 		Short: "Have the leader hand over to another replica",
-		Long: `Have the leader of a shard hand over: to any standby, or to the one that --to names. Any replica can be asked: it passes this on to the leader.
-The command waits until another one leads, and says how long that took from here. The reason is written on the Lease, and in the history.
-If the replica that --to names leads already, nothing happens.
+		Long: `Have the leader of a shard hand over: to any standby, or to the one that --to names. Any replica can be asked: it passes
+the request on to the leader. The command waits until another replica leads, and says how long that took. The reason is
+written on the Lease and in the history. If the replica that --to names leads already, nothing happens.
 
-Exit codes: 0 another one leads, or the one that --to names; 1 nobody could be asked, or nobody was seen to lead in time; 2 the arguments are wrong.`,
+Exit codes: 0 another replica leads, or the one that --to names; 1 no server answered, or no replica was seen to lead in
+time; 2 the arguments are wrong.`,
 		Example: `  regent step-down --reason='node maintenance'
   regent step-down --shard=eu1 --to=host-b-6443`,
 		Args: noArgs,
@@ -58,7 +59,7 @@ Exit codes: 0 another one leads, or the one that --to names; 1 nobody could be a
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "The standby that should lead next. Default: any.")
 	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the Lease and the history.")
-	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait until another one leads.")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long to wait until another replica leads.")
 	complete(cmd, "to", f.standbyNames)
 	return cmd
 }

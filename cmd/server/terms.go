@@ -14,11 +14,12 @@ func newTerms() *cobra.Command {
 	f := &observerFlags{}
 	cmd := &cobra.Command{
 		Use:   "terms",
-		Short: "List who led when, why each term ended, and for how long nobody led",
-		Long: `List the latest terms of a shard: who led, for how long, which event made it campaign (trigger), for how long nobody led before (gap), how long the
-first write took from then, and why the term ended. -o wide shows all phases of each takeover; docs/FAILOVER.md says what they are.
+		Short: "List which replica led when, why each term ended, and for how long nobody led",
+		Long: `List the latest terms of a shard: which replica led, for how long, which event made it campaign (trigger), for how long
+nobody led before that (gap), how long its first write took from then (none: there was nothing to write), and why the term
+ended. -o wide shows all phases of each takeover, which docs/FAILOVER.md explains.
 
-Exit codes: 0 the history was printed; 1 nobody could be asked; 2 the arguments are wrong.`,
+Exit codes: 0 the history was printed; 1 no server answered; 2 the arguments are wrong.`,
 		Example: `  regent terms
   regent terms --shard=eu1 -o wide
   regent terms --watch`,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,17 +29,16 @@ func newTop() *cobra.Command {
 	f := &topFlags{observerFlags: observerFlags{interval: 2 * time.Second}, sort: view.Orders[0], by: view.ByCluster}
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show requests, writes and refused writes of each logical cluster in a second",
-		Long: `Show what each logical cluster was asked for in a second, on all replicas together: requests of clients, writes, writes that were refused (403, 412,
-422, 429), requests that failed (5xx) or were too many (429), and how many places they held on average. Each replica knows its 256 busiest clusters, by
-path if it has heard of it; the sum of all others is a row, too.
+		Short: "Show requests, writes and refused writes per second of each logical cluster",
+		Long: `Show, per second, what each logical cluster was asked for on all replicas together: requests of clients, writes, writes
+that were refused (403, 412, 422, 429), requests that failed (5xx) or were too many (429), and how many places they held on
+average. Each replica knows its 256 busiest clusters; all others are one row.
 
-With --by=replica: requests for objects, those of controllers too, with the 99th percentile of their durations (the upper bound of a bucket), and what is in
-use. With --by=resource: the same of each resource, on all replicas together.
+With --by=replica: requests for objects, also those of controllers, the 99th percentile of their durations, and what is in
+use. With --by=resource: the same for each resource, on all replicas together. On a terminal the table is redrawn until
+Ctrl-C; otherwise it is printed once.
 
-On a terminal the table is drawn anew until Ctrl-C; otherwise it is printed once.
-
-Exit codes: 0 printed; 1 nobody could be asked; 2 the arguments are wrong.`,
+Exit codes: 0 printed; 1 no server answered; 2 the arguments are wrong.`,
 		Example: `  regent top
   regent top --sort=refused
   regent top --by=resource --sort=writes --once
@@ -49,9 +49,9 @@ Exit codes: 0 printed; 1 nobody could be asked; 2 the arguments are wrong.`,
 	f.addTo(cmd)
 	f.addReplicaTo(cmd)
 	cmd.Flags().DurationVar(&f.interval, "interval", f.interval, "How long to count.")
-	cmd.Flags().BoolVar(&f.once, "once", false, "Print once, also on a terminal.")
-	cmd.Flags().StringVar(&f.sort, "sort", f.sort, fmt.Sprintf("What to sort by, the largest first: one of %q.", view.Orders))
-	cmd.Flags().StringVar(&f.by, "by", f.by, fmt.Sprintf("What rows are about: one of %q.", subjects))
+	cmd.Flags().BoolVar(&f.once, "once", false, "Print once, even on a terminal.")
+	cmd.Flags().StringVar(&f.sort, "sort", f.sort, "What to sort by, the largest first: "+strings.Join(view.Orders, ", ")+".")
+	cmd.Flags().StringVar(&f.by, "by", f.by, "What rows are about: "+strings.Join(subjects, ", ")+".")
 	complete(cmd, "sort", func(context.Context) []string { return view.Orders })
 	complete(cmd, "by", func(context.Context) []string { return subjects })
 	return cmd

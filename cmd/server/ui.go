@@ -15,10 +15,11 @@ func newUI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Show an installation as a page in the browser",
-		Long: `Serve a page on this machine that shows an installation: who leads and who led, what is wrong, controllers and workspaces. It asks the servers of
-the kubeconfig, with the kubeconfig's credentials, for whoever has the URL that it prints. It serves until it is interrupted.
+		Long: `Serve a page on this machine that shows an installation: which replicas lead and led, what is wrong, controllers and
+workspaces. It asks the kubeconfig's servers with the kubeconfig's credentials, for anybody who has the URL that it prints.
+It serves until it is interrupted.
 
-Servers serve the same page at /ui/ to users whom they know, for example by a client certificate in the browser.`,
+Servers serve the same page at /ui/ to users that they know, for example by a client certificate in the browser.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			servers, err := f.admin.places(!cmd.Flags().Changed("context"))
@@ -40,7 +41,7 @@ Servers serve the same page at /ui/ to users whom they know, for example by a cl
 			})
 		},
 	}
-	f.admin.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context. Any that leads to a replica will do; without the default one the current context is taken.")
+	f.admin.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context: any that leads to a replica. If there is none of the default name, the current one is used.")
 	cmd.Flags().StringVar(&address, "listen", address, "Loopback address and port of the page; port 0: any free one.")
 	return cmd
 }

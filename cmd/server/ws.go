@@ -38,10 +38,10 @@ func newWS() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ws [path]",
 		Short: "Make workspaces, and enter them",
-		Long: `Make workspaces, and enter them: the kubeconfig's current context leads to the one that was entered last. A path is absolute (root:team-a),
-below the current workspace (web, team-a:web), the one above (..), root (:), this one (.) or the one before (-). Without a command, regent ws <path> enters it.
-The contexts are those of kcp's plugin kubectl ws, so either can be used. This program is kubectl ws itself where it is installed under the
-name kubectl-ws.`,
+		Long: `Make workspaces, and enter them: the kubeconfig's current context leads to the one that was entered last. A path is
+absolute (root:team-a), below the current workspace (web, team-a:web), the one above (..), root (:), this one (.) or the
+previous one (-). regent ws <path> enters it. The contexts are those of kcp's plugin kubectl ws, so either can be used.
+Installed under the name kubectl-ws, this program is kubectl ws.`,
 		Example: `  regent ws create team-a --enter
   regent ws tree root
   regent ws ..
@@ -58,7 +58,7 @@ name kubectl-ws.`,
 	cmd.AddCommand(newWSCreate(f), use, newWSCurrent(f), newWSList(f), newWSTree(f), newWSDelete(f), newWSKubeconfig(f))
 	for _, c := range append(cmd.Commands(), cmd) {
 		f.admin.addTo(c.Flags(), "", "The kubeconfig's context to begin at. Default: the current one.")
-		c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "For how long to wait.")
+		c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "How long to wait.")
 	}
 	return cmd
 }
@@ -203,8 +203,8 @@ func newWSCreate(f *wsFlags) *cobra.Command {
 			return printLine(cmd, "Current workspace is %q.", path)
 		}),
 	}
-	cmd.Flags().BoolVar(&enter, "enter", false, "Enter it.")
-	cmd.Flags().BoolVar(&existing, "ignore-existing", false, "Take one that is there already.")
+	cmd.Flags().BoolVar(&enter, "enter", false, "Enter it, too.")
+	cmd.Flags().BoolVar(&existing, "ignore-existing", false, "Succeed if it is there already.")
 	return cmd
 }
 

@@ -44,6 +44,53 @@ func wrongSentences(text string) (wrong []string) {
 	return wrong
 }
 
+// unspoken are phrases that nobody says whose language is English, and what is said instead.
+var unspoken = map[string]*regexp.Regexp{
+	"has led for 31s":                   regexp.MustCompile(`\b(leads|is known to lead) since\b|\bsince (%s|\S+) ago\b`),
+	"continues, keeps doing, or so far": regexp.MustCompile(`\bgo(es)? on\b`),
+	"fix":                               regexp.MustCompile(`\b[Mm]end(s|ed)?\b`),
+	"again, or re- before the verb":     regexp.MustCompile(`\banew\b`),
+	"check":                             regexp.MustCompile(`\b[Ll]ook after\b`),
+	"is normal":                         regexp.MustCompile(`as it should be`),
+	"the previous leader":               regexp.MustCompile(`\bthe (leader|one|term|step) before\b`),
+	"the network between":               regexp.MustCompile(`\bthe way (to|between)\b`),
+}
+
+// forOperators are the packages whose strings operators read in a terminal or in a browser.
+var forOperators = []string{"cmd/server/", "pkg/server/status/", "pkg/server/options/", "pkg/server/installation/"}
+
+// What operators read is English that a native speaker would write.
+func TestOperatorsReadEnglish(t *testing.T) {
+	for _, directory := range forOperators {
+		err := filepath.WalkDir("../../"+directory, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			set := token.NewFileSet()
+			parsed, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				literal, ok := n.(*ast.BasicLit)
+				if !ok || literal.Kind != token.STRING {
+					return true
+				}
+				for instead, phrase := range unspoken {
+					if found := phrase.FindString(literal.Value); found != "" {
+						t.Errorf("%s: %q: say %s", set.Position(n.Pos()), found, instead)
+					}
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // wrongName returns what is wrong with the name of a function, a type or a result.
 func wrongName(name string) (wrong []string) {
 	if slices.Contains(participles, strings.ToLower(name)) && !slices.Contains(upstreams, name) {

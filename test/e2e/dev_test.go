@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
@@ -21,7 +24,7 @@ import (
 type devShard struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	enter io.WriteCloser
+	enter io.Writer // the keyboard of its terminal
 	root  string
 	flags []string
 	ended chan struct{}
@@ -78,10 +81,7 @@ func (d *devShard) start() {
 	d.cmd = exec.Command(harness.Binary("regent"), append([]string{"dev", "--root-directory=" + d.root}, d.flags...)...)
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	var err error
-	if d.enter, err = d.cmd.StdinPipe(); err != nil {
-		d.t.Fatal(err)
-	}
+	d.enter, d.cmd.Stdin = terminal(d.t)
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -90,6 +90,25 @@ func (d *devShard) start() {
 		_ = d.cmd.Wait()
 	}()
 	harness.Eventually(d.t, "dev says what to try", func() bool { return strings.Contains(d.text(), "\n  kill -9 ") })
+}
+
+// terminal opens one: what is typed on the keyboard, a process reads that has the other end.
+func terminal(t *testing.T) (keyboard, input *os.File) {
+	t.Helper()
+	open := func(name string) *os.File {
+		file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOCTTY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		return file
+	}
+	keyboard = open("/dev/ptmx")
+	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
+	if err := errors.Join(err, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0)); err != nil {
+		t.Fatal(err)
+	}
+	return keyboard, open(fmt.Sprintf("/dev/pts/%d", number))
 }
 
 // stop presses Ctrl-C, and waits until dev and all its processes have ended.
@@ -175,7 +194,7 @@ func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
 	d.createWorkspace("after") // through the same kubeconfig
 	harness.Eventually(t, "dev names the next leader", func() bool { name, _ := d.leader(); return name != first })
 	harness.Eventually(t, "dev says for how long nobody led, and why", func() bool {
-		return regexp.MustCompile(`dev \| Nobody led shard root for \S+: the leader before `).MatchString(d.text())
+		return regexp.MustCompile(`dev \| Nobody led shard root for \S+: the previous leader `).MatchString(d.text())
 	})
 	harness.Eventually(t, "dev tells of the death", func() bool {
 		return strings.Contains(d.text(), fmt.Sprintf("%s (pid %d) has ended: signal: killed. Press Enter", first, pid))
@@ -194,6 +213,32 @@ func TestDevSurvivesTheDeathOfItsLeader(t *testing.T) {
 	for _, name := range []string{"replica-0", "replica-1"} {
 		if log, err := os.ReadFile(filepath.Join(d.root, "logs", name+".log")); err != nil || !bytes.Contains(log, []byte("Serving securely")) {
 			t.Errorf("the file has not the whole log of %s: %v", name, err)
+		}
+	}
+	d.stop()
+}
+
+// Shards and fronts that are started at once wait for each other, and none takes that for an error. The log of each
+// process says nothing that a reader would have to look after, and dev shows nothing but its own lines.
+func TestAHealthyStartOfThreeShardsLogsNoError(t *testing.T) {
+	d := startDev(t, 9, "--shards=3")
+	shown, _, _ := strings.Cut(d.text(), "3 shards are one installation")
+	for line := range strings.Lines(strings.TrimSpace(shown)) {
+		if !strings.HasPrefix(line, "dev | ") {
+			t.Errorf("dev shows %q", line)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(d.root, "logs", "*.log"))
+	if err != nil || len(files) != 9 { // of six replicas, two fronts, and all etcds
+		t.Errorf("logs %q: %v", files, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range regexp.MustCompile(`(?m)^[EF]\d{4} .*`).FindAll(content, -1) {
+			t.Errorf("%s: %s", filepath.Base(file), line)
 		}
 	}
 	d.stop()
@@ -242,7 +287,7 @@ func TestDevRunsAnInstallation(t *testing.T) {
 	// Before it has died, a front may accept a connection, which breaks then.
 	harness.Eventually(t, "dev tells of both deaths", func() bool { return strings.Count(d.text(), "has ended: signal: killed") == 2 })
 	d.kubectl("", "--server="+on["shard-1"], "create", "configmap", "without-root")
-	if _, err := io.WriteString(d.enter, "\n"); err != nil {
+	if err := d.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "root is back", func() bool { // kubectl itself tries for 10 s

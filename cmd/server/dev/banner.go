@@ -17,9 +17,9 @@ func (s *system) banner(kubectl string) string {
 	}
 	b.line("")
 	s.listChildren(b)
-	b.line("Their whole logs are in %s", quoted(s.logs()))
+	b.line("Their logs are in %s", quoted(s.logs()))
 	if !s.cfg.Verbose {
-		b.line("Here is only what happens to them: all with `make run ARGS=-v`, or `regent dev -v`.")
+		b.line("Here you see only what happens to them. To see it all: `make run ARGS=-v`, or `regent dev -v`.")
 	}
 	b.line("")
 	b.line("In another terminal:")
@@ -70,16 +70,18 @@ func (s *system) tryShard(b *text) {
 	b.line("  echo '%s' | kubectl create -f -", fmt.Sprintf(workspace, "demo"))
 	b.line("  kubectl get workspaces")
 	b.line("")
-	b.line("See who leads and what is wrong, here and as a page in the browser:")
+	b.line("See who leads and what is wrong, in the terminal and as a page in the browser:")
 	b.line("")
 	b.line("  %s status", quoted(beside("regent")))
 	b.line("  %s ui", quoted(beside("regent")))
 	b.line("")
 	leader, _ := s.shards[0].leading()
 	if pid := leader.running(); pid != 0 { // 0: the leader has ended since
-		b.line("Kill the leader, and go on as if nothing had happened; then press Enter here to start it again:")
+		b.line("Kill the leader, and keep working as if nothing had happened:")
 		b.line("")
 		b.line("  kill -9 %d", pid)
+		b.line("")
+		b.line("%s to start it again.", howToStart(s.deaf))
 		b.line("")
 	}
 }
@@ -96,7 +98,7 @@ func (s *system) tryInstallation(b *text) {
 	b.line("")
 	b.line("  kubectl --context %s/system:admin get lease -n kube-system regent-controllers", last.name)
 	b.line("")
-	b.line("Kill all of %s. Its workspaces are answered with 503 that names it, which kubectl tries for 10 s. All others go on, and new ones are on other shards:", last.name)
+	b.line("Kill all of %s. Requests for its workspaces get a 503 that names it, and kubectl retries for 10 s. All others work, and new ones are on other shards:", last.name)
 	b.line("")
 	b.line("  on() { kubectl get workspaces --selector=regent.dev/shard=$1 --output=jsonpath='{.items[0].spec.URL}'; }")
 	b.line("  url=$(on %s)", last.name)
@@ -106,7 +108,7 @@ func (s *system) tryInstallation(b *text) {
 	b.line("  kubectl --server $url get configmaps")
 	b.line("  kubectl --server $(on %s) create configmap written-meanwhile", shards[max(0, len(shards)-2)].name)
 	b.line("")
-	b.line("Press Enter here to start it again. Then kill shard root and a front. What is on other shards goes on:")
+	b.line("%s to start it again. Then kill shard root and a front. Other shards keep working:", howToStart(s.deaf))
 	b.line("")
 	b.line("  url=$(on %s)", second.name)
 	b.line("  kill -9%s%s", pids(s.shards[0].children), pids(s.fronts[:1]))

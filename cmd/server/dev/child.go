@@ -40,7 +40,7 @@ type child struct {
 	ready     func(ctx context.Context) error // returns nil once the child is ready
 	fail      context.CancelCauseFunc
 	again     chan struct{} // capacity 1: a request to restart
-	deaf      *atomic.Bool  // set when standard input has ended: nobody can ask for a restart
+	deaf      *atomic.Bool  // no terminal, in which somebody could press Enter
 	start     *start        // of the installation; nil: it is none
 	ranBefore bool          // used by run only
 
@@ -80,7 +80,7 @@ func (c *child) keep(ctx context.Context) {
 			c.fail(&fault{fmt.Errorf("%s was given an invalid flag, its last line says which: %w", c.name, ErrUsage)})
 			return
 		}
-		c.out.say("%s (pid %d) has ended: %v. %s", c.name, state.Pid(), state, c.howToStart())
+		c.out.say("%s (pid %d) has ended: %v. %s to start it again", c.name, state.Pid(), state, howToStart(c.deaf))
 		select {
 		case <-ctx.Done():
 		case <-c.again:
@@ -88,19 +88,12 @@ func (c *child) keep(ctx context.Context) {
 	}
 }
 
-// howToStart tells the user how to start a child whose process has ended.
-func (c *child) howToStart() string {
-	if !c.deaf.Load() {
-		return "Press Enter to start it again"
+// howToStart tells the user what to do so that children start whose processes have ended.
+func howToStart(deaf *atomic.Bool) string {
+	if deaf.Load() {
+		return fmt.Sprintf("Run `kill -USR1 %d`", os.Getpid())
 	}
-	command := []string{"regent"}
-	if file, err := c.file(); err == nil {
-		command[0] = quoted(file)
-	}
-	for _, arg := range c.args {
-		command = append(command, quoted(arg))
-	}
-	return "There is no input to press Enter in, so start it in another terminal: " + strings.Join(command, " ")
+	return "Press Enter"
 }
 
 // file returns the file of the program that runs.

@@ -8,8 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"sync"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/regent-project/regent/pkg/server/etcd"
 )
@@ -27,9 +31,11 @@ type Config struct {
 	// Stderr gets a line on what is waited for while the shards start, if it is a terminal and that takes longer
 	// than two seconds.
 	Stderr io.Writer
-	// Again asks for restarts: at each value, dev starts the replicas whose process has ended. The channel may be
-	// closed.
-	Again <-chan struct{}
+	// Enters and Signals ask for restarts: at each value, dev starts the replicas and fronts whose process has
+	// ended. Enters are those of a terminal, and users are told to press Enter until it is closed. Without a
+	// terminal it is nil, and they are told to send SIGUSR1, of which Signals is.
+	Enters  <-chan struct{}
+	Signals <-chan os.Signal
 }
 
 // Run runs the shards until ctx ends. It returns when the processes, then the balancer, then the etcds have stopped.
@@ -51,7 +57,7 @@ func Run(ctx context.Context, cfg Config) error {
 	var stores []*etcd.Server
 	stop := func() {}
 	err = out.while(ctx, "Starting etcd", func(ctx context.Context) (err error) {
-		stores, stop, err = startStores(ctx, cfg.Options)
+		stores, stop, err = startStores(ctx, cfg.Options, out)
 		return err
 	})
 	defer stop()
@@ -93,13 +99,17 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// startStores starts an etcd for each shard. The caller must call stop, also after an error.
-func startStores(ctx context.Context, o *Options) (stores []*etcd.Server, stop func(), err error) {
+// startStores starts an etcd for each shard. The caller must call stop, also after an error. What they log is in a
+// file, as with the processes.
+func startStores(ctx context.Context, o *Options, out *output) (stores []*etcd.Server, stop func(), err error) {
+	logs := &locked{lines: out.prefixed("etcd", filepath.Join(o.logs(), "etcd.log"), nil)}
 	stop = func() {
 		for _, store := range stores {
 			store.Close()
 		}
+		logs.lines.flush()
 	}
+	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logs))))
 	for n := range o.Shards {
 		directory := o.shardDirectory(n)
 		store, err := etcd.Start(ctx, etcd.Config{Directory: filepath.Join(directory, "etcd")})

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -310,6 +311,32 @@ func TestAChildThatIsStartedAgainTellsItsPid(t *testing.T) {
 	}
 }
 
+// Without a terminal nobody can press Enter, and nobody is told to. A signal does the same.
+func TestWhatHasEndedIsStartedAgainByEnterOrASignal(t *testing.T) {
+	enters, signals := make(chan struct{}), make(chan os.Signal)
+	c := &child{again: make(chan struct{}, 1)}
+	s := &system{cfg: Config{Enters: enters, Signals: signals}, deaf: &atomic.Bool{}, fronts: []*child{c}}
+	var ended sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer ended.Wait()
+	defer cancel()
+	ended.Go(func() { s.restart(ctx) })
+	if how := howToStart(s.deaf); how != "Press Enter" {
+		t.Errorf("in a terminal: %s", how)
+	}
+	enters <- struct{}{}
+	<-c.again
+	close(enters)
+	for !s.deaf.Load() {
+		<-time.After(time.Millisecond)
+	}
+	signals <- syscall.SIGUSR1
+	<-c.again
+	if how := howToStart(s.deaf); how != fmt.Sprintf("Run `kill -USR1 %d`", os.Getpid()) {
+		t.Errorf("without a terminal: %s", how)
+	}
+}
+
 func TestOnlyDevSetsAParentsPipe(t *testing.T) {
 	t.Setenv(parentPipe, "1")
 	if err := UntilParentEnds(func() {}); err == nil || !strings.Contains(err.Error(), "regent dev") {
@@ -341,10 +368,10 @@ func TestTheBannersCommandsCanBePasted(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.system.url, tc.system.kubeconfig = url(6443), "root/admin.kubeconfig"
+			tc.system.url, tc.system.kubeconfig, tc.system.deaf = url(6443), "root/admin.kubeconfig", &atomic.Bool{}
 			tc.system.cfg.Options = &Options{RootDirectory: "root"}
 			got := tc.system.banner("kubectl")
-			for _, want := range append(tc.want, "  export KUBECONFIG=root/admin.kubeconfig\n", "Their whole logs are in root/logs\n", "regent dev -v") {
+			for _, want := range append(tc.want, "  export KUBECONFIG=root/admin.kubeconfig\n", "Their logs are in root/logs\n", "regent dev -v") {
 				if !strings.Contains(got, want) {
 					t.Errorf("the banner does not say %q:\n%s", want, got)
 				}

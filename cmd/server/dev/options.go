@@ -39,12 +39,12 @@ var Own = []string{
 
 // AddFlags adds the flags that set o.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig, logs and etcd's data. Shards after the first have a directory of their own below it.")
-	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port under which users reach everything. The ports after it are those of the fronts, if there are several shards, and of the replicas.")
-	flags.BoolVarP(&o.Verbose, "verbose", "v", o.Verbose, "Show the whole logs of all replicas. Otherwise: who leads and why that changed, what dies and is ready again, what is wrong for some seconds, warnings and errors. The files in logs/ below the root directory have it all.")
-	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "Replicas of each shard.")
-	flags.StringVar(&o.Program, "program", o.Program, "What replicas run, with start and its flags: your program that embeds the server, with controllers of your own. It must end when it gets SIGTERM. On Linux it gets that also if dev is killed. Empty: this program.")
-	flags.IntVar(&o.Shards, "shards", o.Shards, "Shards. Several are one installation: each has an etcd of its own, and two fronts lead to them.")
+	flags.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for keys, admin.kubeconfig, logs and etcd's data. Shards after the first have directories of their own below it.")
+	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Loopback port at which users reach everything. The next ones are the fronts', if there are several shards, and the replicas'.")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", o.Verbose, "Show the whole logs of all replicas, which are in <root-directory>/logs. Otherwise: which replica leads and why that changed, what dies and is ready again, what is wrong for some seconds, warnings and errors.")
+	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "Number of replicas of each shard.")
+	flags.StringVar(&o.Program, "program", o.Program, "What replicas run, with start and its flags: your program that embeds the server, with controllers of your own. It must end when it gets SIGTERM, which it also gets if dev is killed (on Linux). Default: this program.")
+	flags.IntVar(&o.Shards, "shards", o.Shards, "Number of shards. Several are one installation: each has an etcd of its own, and two fronts lead to them.")
 }
 
 // most is how many replicas or shards make sense on one machine.
@@ -107,6 +107,9 @@ func (o *Options) shardDirectory(shard int) string {
 	}
 	return filepath.Join(o.RootDirectory, shardName(shard))
 }
+
+// logs is the directory with the whole logs of all processes.
+func (o *Options) logs() string { return filepath.Join(o.RootDirectory, "logs") }
 
 func url(port int) string { return "https://" + address(port) }
 

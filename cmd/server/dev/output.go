@@ -81,6 +81,19 @@ type lines struct {
 	lost bool
 }
 
+// locked has any number of goroutines write lines.
+type locked struct {
+	mu    sync.Mutex
+	lines *lines
+}
+
+// Write implements io.Writer.
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(p)
+}
+
 // mostBack is how many lines are held back. Later ones are in the file only.
 const mostBack = 100
 

@@ -29,7 +29,7 @@ type system struct {
 	url, kubeconfig string
 	out             *output
 	fail            context.CancelCauseFunc
-	deaf            *atomic.Bool
+	deaf            *atomic.Bool  // there is no terminal, or its input has ended
 	start           *start        // nil: it is no installation
 	up              chan struct{} // closed once the system can be used
 
@@ -49,6 +49,7 @@ func newSystem(cfg Config, stores []*etcd.Server, out *output, fail context.Canc
 	s := &system{
 		cfg: cfg, bundle: bundle, url: url(cfg.SecurePort), kubeconfig: filepath.Join(cfg.RootDirectory, "admin.kubeconfig"), out: out, fail: fail, deaf: &atomic.Bool{}, up: make(chan struct{}),
 	}
+	s.deaf.Store(cfg.Enters == nil)
 	if len(stores) > 1 {
 		s.start = &start{until: time.Now().Add(startPatience)}
 	}
@@ -108,8 +109,7 @@ func (s *system) newChild(name, url string, args ...string) *child {
 	}
 }
 
-// logs is the directory with the whole logs of all processes.
-func (s *system) logs() string { return filepath.Join(s.cfg.RootDirectory, "logs") }
+func (s *system) logs() string { return s.cfg.logs() }
 
 // entrances are what the balancer leads to.
 func (s *system) entrances() []*child {
@@ -186,22 +186,22 @@ func (s *system) run(ctx context.Context) {
 	}
 	all.Go(func() { s.announce(ctx) })
 	all.Go(func() { s.watch(ctx) })
-	all.Go(func() {
-		s.restart(ctx)
-		s.deaf.Store(true)
-	})
+	all.Go(func() { s.restart(ctx) })
 }
 
-// restart starts the processes that have ended again at each value of cfg.Again. It returns when ctx ends or the
-// channel is closed.
+// restart starts the processes that have ended again whenever the user asks for it, until ctx ends.
 func (s *system) restart(ctx context.Context) {
+	enters := s.cfg.Enters
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case _, more := <-s.cfg.Again:
+		case <-s.cfg.Signals:
+		case _, more := <-enters:
 			if !more {
-				return
+				s.deaf.Store(true)
+				enters = nil
+				continue
 			}
 		}
 		for _, c := range s.children() {

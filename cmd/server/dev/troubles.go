@@ -113,7 +113,7 @@ func (t troubles) next(now time.Time, problems []status.Problem) (lines []string
 		}
 		if !one.said && now.Sub(one.since) >= worthSaying {
 			one.said = true
-			lines = append(lines, fmt.Sprintf("%s: %s: %s What to do says `regent status`", p.Severity, what, p.What))
+			lines = append(lines, fmt.Sprintf("%s: %s: %s `regent status` says what to do", p.Severity, what, p.What))
 		}
 		t[what] = one
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestAProblemIsSaidOnceItLastsAndOnceItIsOver(t *testing.T) {
 	problem := status.Problem{Severity: status.Critical, Shard: "root", Kind: "no-leader", What: "Nobody leads shard root."}
-	said := "critical: no-leader, root: Nobody leads shard root. What to do says `regent status`"
+	said := "critical: no-leader, root: Nobody leads shard root. `regent status` says what to do"
 	is, none := []status.Problem{problem}, []status.Problem{}
 	for name, looks := range map[string][]struct {
 		after    time.Duration

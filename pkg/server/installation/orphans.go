@@ -243,7 +243,7 @@ func (a *Admin) awaitAdoption(ctx context.Context, o Orphan, clients *controller
 		return false, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the Workspace %s of shard %s is there, and has not adopted logical cluster %s yet (%s): it goes on by itself, or call this again: %w", key, o.Owner, o.Cluster, waitsFor, err)
+		return fmt.Errorf("the Workspace %s of shard %s is there, and has not adopted logical cluster %s yet (%s): it will do so by itself, or run this command again: %w", key, o.Owner, o.Cluster, waitsFor, err)
 	}
 	return nil
 }

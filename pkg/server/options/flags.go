@@ -20,17 +20,17 @@ func init() { utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutabl
 func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic := flags.FlagSet("generic")
 	generic.StringVar(&o.RootDirectory, "root-directory", o.RootDirectory, "Directory for generated keys, admin.kubeconfig and the embedded etcd's data.")
-	generic.StringVar(&o.ShardName, "shard-name", o.ShardName, "Name of the shard. All replicas of a shard have the same; it is recorded in etcd. With --membership the default is the name there.")
+	generic.StringVar(&o.ShardName, "shard-name", o.ShardName, "Name of the shard, the same for all its replicas. With --membership the default is the name there.")
 	generic.StringVar(&o.ReplicaName, "replica-name", o.ReplicaName, "Name of this replica, by which people and logs call it: lower-case letters, digits, '-' and '.', 63 at most. It stays when the replica is started anew, and no other replica has it. If empty, <host>-<port>, of the host's name and --secure-port; what may not be in a name becomes a dash.")
 	generic.StringVar(&o.MembershipFile, "membership", o.MembershipFile, "File with which the shard joins an installation: regent shard add prints it. All replicas of the shard need it at each start. It is read again when it changes. Without it the shard is alone, or the root shard of an installation.")
 	generic.Int64Var(&o.Capacity, "shard-capacity", o.Capacity, "How many logical clusters the shard can have. Other shards of the installation assign no more to it.")
 	generic.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address that peers dial. If empty, --bind-address; if that is unspecified, the host's default interface.")
 	generic.StringVar(&o.ExternalHostname, "external-hostname", o.ExternalHostname, "Host name under which clients reach this replica. If empty, the advertised address.")
-	generic.StringVar(&o.ShardBaseURL, "shard-base-url", o.ShardBaseURL, "URL under which clients reach the shard, such as that of a load balancer; written into spec.URL of workspaces and into admin.kubeconfig. If empty, https://<external hostname or advertised address>:<secure port>.")
+	generic.StringVar(&o.ShardBaseURL, "shard-base-url", o.ShardBaseURL, "URL under which clients reach the shard, such as a load balancer's, for spec.URL of workspaces and admin.kubeconfig. If empty, https://<external hostname or advertised address>:<secure port>.")
 	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port on which other replicas watch whether this one lives, at --bind-address. 0: any free port. Peers must reach it at --advertise-address, and should reach all other ports: a free one is opened beside it, see docs/FAILOVER.md. Not opened without leader election or failure detection.")
 	generic.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles below /debug/pprof/, to members of system:masters.")
 
-	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to go on serving after SIGTERM, so that load balancers notice that /readyz fails. The term ends at once.")
+	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to keep serving after SIGTERM, so that load balancers notice that /readyz fails. The term ends at once.")
 	limits := flags.FlagSet("limits")
 	limits.DurationVar(&o.Limits.RequestTimeout, "request-timeout", o.Limits.RequestTimeout, "How long a request other than a watch may take, and how long its body may take to arrive.")
 	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "Together with --max-mutating-requests-inflight: how many places there are for requests that are handled. Small requests take one, large lists more. Logical clusters share them; further requests wait, and then are answered with 429. Watches take a place only while they begin. Both 0: no such limit. See docs/TENANCY.md.")
@@ -48,6 +48,8 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 
 	serving := flags.FlagSet("secure serving")
 	o.Serving.AddFlags(serving)
+	serving.Lookup("bind-address").Usage = "IP address on which to listen; 0.0.0.0 or :: is all addresses."
+	serving.Lookup("secure-port").Usage = "Port on which to serve HTTPS."
 	serving.Lookup("tls-cipher-suites").Usage = "Comma-separated cipher suites for TLS 1.2. Those of TLS 1.3 cannot be chosen. The default has no suites with CBC."
 	serving.StringSliceVar(&o.Limits.HSTS, "strict-transport-security-directives", o.Limits.HSTS, "Directives of the header Strict-Transport-Security, such as max-age=31536000,includeSubDomains. If empty, there is no such header.")
 
@@ -57,7 +59,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	etcd.StringVar(&o.Etcd.TrustedCAFile, "etcd-cafile", o.Etcd.TrustedCAFile, "Certificate authority of the etcd servers.")
 	etcd.StringVar(&o.Etcd.CertFile, "etcd-certfile", o.Etcd.CertFile, "Client certificate for the etcd servers.")
 	etcd.StringVar(&o.Etcd.KeyFile, "etcd-keyfile", o.Etcd.KeyFile, "Key of the client certificate for the etcd servers.")
-	etcd.StringVar(&o.EncryptionConfigFile, "encryption-provider-config", o.EncryptionConfigFile, "File with an EncryptionConfiguration (apiserver.config.k8s.io/v1) that says how objects are encrypted in etcd. Loaded anew when it changes: all replicas of a shard need the same keys.")
+	etcd.StringVar(&o.EncryptionConfigFile, "encryption-provider-config", o.EncryptionConfigFile, "File with an EncryptionConfiguration (apiserver.config.k8s.io/v1) that says how objects are encrypted in etcd. Reloaded when it changes: all replicas of a shard need the same keys.")
 	etcd.IntVar(&o.EmbeddedEtcd.ClientPort, "embedded-etcd-client-port", o.EmbeddedEtcd.ClientPort, "Loopback port of the embedded etcd; 0 is any free port.")
 	etcd.Int64Var(&o.EmbeddedEtcd.Quota, "embedded-etcd-quota-bytes", o.EmbeddedEtcd.Quota, "Size at which the embedded etcd refuses writes.")
 

@@ -74,7 +74,7 @@ func (o *Options) Validate() error {
 	if !slices.Contains(edge.FencingValues, o.Fencing) {
 		bad("--fencing %q must be one of %q", o.Fencing, edge.FencingValues)
 	} else if o.Election.Detection == election.DetectSuspect && o.Fencing != edge.FencingEnforce {
-		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would go on writing beside its successor")
+		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would keep writing beside its successor")
 	}
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, field.NewPath("logging")) {
 		errs = append(errs, err)
