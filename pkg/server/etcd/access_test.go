@@ -117,7 +117,7 @@ func TestTheDirectoryIsTheOwnersOnly(t *testing.T) {
 // Versions before this one served without TLS. Their data, and clients' keys after a restart, stay good.
 func TestAnOlderVersionsDataIsServedOn(t *testing.T) {
 	directory := t.TempDir()
-	old := embedConfig(t.Context(), Config{Directory: directory}, "", &atomic.Bool{})
+	old := embedConfig(t.Context(), Config{Directory: directory}, "", &atomic.Int32{})
 	plain := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	old.ListenClientUrls, old.AdvertiseClientUrls = []url.URL{plain}, []url.URL{plain}
 	before, err := embed.StartEtcd(old)

@@ -143,7 +143,7 @@ func TestAnAdoptionThatWasCutShortGoesOn(t *testing.T) {
 		})
 		return justErr(f.admin.Adopt(ctx, "x7", ""))
 	}
-	mustRefuse(t, cutShort(), "is there, and has not adopted logical cluster x7 yet", "call this again")
+	mustRefuse(t, cutShort(), "is there, and has not adopted logical cluster x7 yet", "run this command again")
 	ws := workspaceOf("", "eu1/x7")
 	conditions.MarkFalse(ws, tenancyv1alpha1.WorkspaceScheduled, "Unschedulable", v1alpha1.ConditionSeverityError, "that shard is not heard")
 	f.shards["us1"].set(t, "c1", ws)
