@@ -22,7 +22,7 @@ func newForgetReplica() *cobra.Command {
 		Short: "Declare a replica dead, so that another one can take the lease that it holds for life",
 		Long: `Declare a replica dead, so that another one can take the lease that it holds for life (--leader-election-mode=for-life).
 Use it when the replica's machine is lost, or cut off for too long. It is not needed for a replica that died while its
-machine keeps running. Name the process, as the Event and regent status do: a replica that is started anew keeps its name.
+machine keeps running. Name the process, as the Event and regent status do: a replica that is restarted keeps its name.
 The command does not check whether the process is dead: if it still leads, its term ends and its writes are refused.`,
 		Example: `  regent forget-replica host-b-6443_1a2b3c4d --kubeconfig=.regent/admin.kubeconfig`,
 		Args:    oneName("replica"), ValidArgsFunction: completes(f.processNames),

@@ -257,7 +257,7 @@ func TestShellsCompleteNames(t *testing.T) {
 		{[]string{"status", "-o", ""}, view.Formats},
 		{[]string{"shard", "cordon", ""}, []string{"root", "eu1", "us1"}},
 		{[]string{"front", "remove", ""}, []string{"front-0", "front-1"}},
-		{[]string{"forget-replica", ""}, []string{statustest.A, statustest.B, "eu-a_11111111", "eu-b_22222222", "us-a_33333333", "us-b_44444444"}},
+		{[]string{"forget-replica", ""}, []string{"host-a-6443_1a2b3c4d", "host-b-6443_1a2b3c4d", "eu-a-6443_1a2b3c4d", "eu-b-6443_1a2b3c4d", "us-a-6443_1a2b3c4d", "us-b-6443_1a2b3c4d"}},
 		{[]string{"version", ""}, []string{}},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -80,7 +80,7 @@ func failovers() []Fault {
 	noEtcd.Kinds = []string{"not-ready", "not-ready", "renewal-late"}
 	expired := gone("none of this can be seen", "no answer in 2s", "unreachable", "no-leader", "replica-silent", "contact")
 	expired.Of.Shards[0].Replicas[1].Election.Leaderless = 4
-	back := gone("the leader's process dies and is back under its name, and nobody has succeeded it", "another process of its name answers at its address: it was started anew", "dead", "replica-silent", "contact")
+	back := gone("the leader's process dies and is back under its name, and nobody has succeeded it", "another process of its name answers at its address: it was restarted", "dead", "replica-silent", "contact")
 	back.Of.Shards[0].Replicas[1].Name, back.Of.By = A, A
 	back.Of.Shards[0].Replicas[1].Instance = A + "_99999999"
 	released := nobody("the leader releases: SIGTERM, a step down, a rolling update", 0.004, "asked by admin: node maintenance")
