@@ -134,7 +134,7 @@ func (c *census) supersede(a answer) {
 	}
 	fault := fmt.Sprintf("replica %s answers at its address", a.Replica.Name)
 	if a.Replica.Name == a.name {
-		fault = "another process of its name answers at its address: it was started anew"
+		fault = "another process of its name answers at its address: it was restarted"
 	}
 	c.noteFault(a.target, fault)
 }
