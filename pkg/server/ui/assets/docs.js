@@ -1,7 +1,7 @@
 // Links to the docs that the server itself serves, and texts of problems with what is in them.
 import {html} from './html.js';
 
-const page = /docs\/([A-Z-]+)\.md(?:#([a-z0-9-]+))?/;
+const page = /docs\/([A-Za-z\/-]+)\.md(?:#([a-z0-9-]+))?/;
 
 // Docs is a link to a section: docs/OPERATIONS.md#problems is at docs/OPERATIONS#problems, beside this page.
 function Docs({name, section}) {

@@ -61,7 +61,7 @@ function Silent({shard, last, observed}) {
   const heard = shard.heard || last?.heard, terms = shard.terms || last?.terms;
   return html`
     <p class="big fault">does not answer</p>
-    <p class="silence">${heard ? html`Last heard ${at(heard, observed)}, ${ago(heard, observed)}.` : 'It has not answered since anybody asked.'} Its users are refused; the other shards go on.</p>
+    <p class="silence">${heard ? html`Last heard ${at(heard, observed)}, ${ago(heard, observed)}.` : 'It has not answered since anybody asked.'} Its users are refused; the other shards keep working.</p>
     ${terms?.[0]?.replica && html`<p>When it was last heard, <strong>${terms[0].replica}</strong> led, in epoch ${terms[0].epoch}.</p>`}
     <p class="dim">${shard.fault}</p>
     ${terms?.length > 1 && html`<${Last} shard=${shard} terms=${terms} observed=${observed} />`}`;
@@ -163,7 +163,7 @@ function stepDown(shard, to) {
   return {
     title: to ? `Hand over to ${to}` : `Have ${shard.leader} step down`,
     verb: to ? 'hand over' : 'step down', reasoned: true,
-    text: `The term of ${shard.leader} ends: its controllers are stopped and joined. ${to ? `${to} leads next; the other standbys leave the lease to it.` : 'Another replica leads, usually within 50 ms.'} All replicas go on serving.`,
+    text: `The term of ${shard.leader} ends: its controllers are stopped and joined. ${to ? `${to} leads next; the other standbys leave the lease to it.` : 'Another replica leads, usually within 50 ms.'} All replicas keep serving.`,
     run: async reason => {
       const ended = await api.stepDown(shard.name, leader.election.epoch, to, reason || 'by the page');
       return {shard: shard.name, replica: ended.replica, epoch: ended.epoch};
