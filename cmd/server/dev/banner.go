@@ -25,9 +25,8 @@ func (s *system) banner(kubectl string) string {
 	b.line("In another terminal:")
 	b.line("")
 	b.line("  export KUBECONFIG=%s", quoted(s.kubeconfig))
-	if kubectl != "kubectl" {
-		b.line("  alias kubectl=%s", quoted(kubectl))
-	}
+	b.alias("kubectl", kubectl)
+	b.alias("regent", beside("regent"))
 	if s.isInstallation() {
 		s.tryInstallation(b)
 	} else {
@@ -40,6 +39,13 @@ func (s *system) banner(kubectl string) string {
 type text struct{ strings.Builder }
 
 func (b *text) line(format string, args ...any) { _, _ = fmt.Fprintf(b, format+"\n", args...) }
+
+// alias lets people type the name of what is not on their PATH.
+func (b *text) alias(name, program string) {
+	if program != name {
+		b.line("  alias %s=%s", name, quoted(program))
+	}
+}
 
 func (s *system) listChildren(b *text) {
 	width := len("replica-00")
@@ -67,13 +73,13 @@ func (s *system) listChildren(b *text) {
 
 // tryShard says what to try with a lone shard.
 func (s *system) tryShard(b *text) {
-	b.line("  echo '%s' | kubectl create -f -", fmt.Sprintf(workspace, "demo"))
+	b.line("  regent ws create demo")
 	b.line("  kubectl get workspaces")
 	b.line("")
 	b.line("See who leads and what is wrong, in the terminal and as a page in the browser:")
 	b.line("")
-	b.line("  %s status", quoted(beside("regent")))
-	b.line("  %s ui", quoted(beside("regent")))
+	b.line("  regent status")
+	b.line("  regent ui")
 	b.line("")
 	leader, _ := s.shards[0].leading()
 	if pid := leader.running(); pid != 0 { // 0: the leader has ended since
@@ -90,9 +96,9 @@ func (s *system) tryShard(b *text) {
 func (s *system) tryInstallation(b *text) {
 	shards := s.present()
 	last, second := shards[len(shards)-1], shards[min(1, len(shards)-1)]
-	b.line("  for n in 1 2 3 4 5 6; do echo '%s'; done | kubectl create -f -", fmt.Sprintf(workspace, `demo-'$n'`))
+	b.line("  for n in 1 2 3 4 5 6; do regent ws create demo-$n; done")
 	b.line("  kubectl get workspaces")
-	b.line("  %s shard list", quoted(beside("regent")))
+	b.line("  regent shard list")
 	b.line("")
 	b.line("See who leads %s (and so on, for each shard):", last.name)
 	b.line("")
@@ -113,7 +119,7 @@ func (s *system) tryInstallation(b *text) {
 	b.line("  url=$(on %s)", second.name)
 	b.line("  kill -9%s%s", pids(s.shards[0].children), pids(s.fronts[:1]))
 	b.line("  kubectl --server $url create configmap written-without-root")
-	b.line("  echo '%s' | kubectl --server $url create -f -", fmt.Sprintf(workspace, "below"))
+	b.line(`  echo '{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"below"}}' | kubectl --server $url create -f -`)
 	b.line("  kubectl --server $url get workspaces")
 	b.line("")
 }
@@ -128,6 +134,3 @@ func pids(children []*child) string {
 	}
 	return b.String()
 }
-
-// workspace is the smallest valid Workspace of a name.
-const workspace = `{"apiVersion":"tenancy.kcp.io/v1alpha1","kind":"Workspace","metadata":{"name":"%s"}}`

@@ -357,7 +357,7 @@ func TestTheBannersCommandsCanBePasted(t *testing.T) {
 		"a lone shard": {&system{shards: []*shard{alone}}, []string{
 			"  replica-0    pid 41       https://127.0.0.1:6444\n",
 			"  replica-1    pid 42       https://127.0.0.1:6445   leads, epoch 3\n",
-			"  kill -9 42\n",
+			"  regent ws create demo\n", "  kill -9 42\n",
 		}},
 		"an installation": {&system{shards: []*shard{root, other}, fronts: []*child{newChild("front-0", 6444, 31), newChild("front-1", 6445, 32)}}, []string{
 			"2 shards are one installation, at https://127.0.0.1:6443\n",
@@ -377,7 +377,7 @@ func TestTheBannersCommandsCanBePasted(t *testing.T) {
 				}
 			}
 			if strings.Contains(got, "alias") {
-				t.Error("an alias of kubectl for kubectl")
+				t.Error("an alias for what is on the PATH")
 			}
 		})
 	}
