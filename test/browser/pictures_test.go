@@ -126,7 +126,7 @@ func madeTerm(epoch int, replica string, ago, lasted time.Duration, gap float64,
 
 // answerOf is what a server answers of an installation.
 func answerOf(of fields) string {
-	whole := fields{"observed": moment, "by": "replica-1", "root": "root", "triggers": fields{"death": "the leader before had died", "release": "the leader before gave the lease up", "suspicion": "the leader before was silent"}}
+	whole := fields{"observed": moment, "by": "replica-1", "root": "root", "triggers": fields{"death": "the previous leader had died", "release": "the previous leader gave the lease up", "suspicion": "the previous leader was silent"}}
 	for k, v := range of {
 		whole[k] = v
 	}
@@ -147,7 +147,7 @@ func threeShards() string {
 	return answerOf(fields{
 		"fronts": []fields{{"name": "front-a", "heard": moment}, {"name": "front-b", "heard": moment}},
 		"problems": []fields{{"severity": "critical", "shard": "shard-2", "kind": "shard-silent", "what": "Shard shard-2 does not answer: dial tcp 10.0.5.7:6443: connect: connection refused. Its users are refused.",
-			"remedy": "See whether its replicas run, and start them. Then ask one of them itself:\n$ regent status --server=https://<replica>:<port>\nIf it answers, the way from the other shards is cut: its URLs are in `regent shard list`, and `regent shard set` changes them.\n$ regent shard list\nSee docs/SHARDS.md#what-is-down-and-what-goes-on"}},
+			"remedy": "See whether its replicas are running, and start them. Then ask one of them directly:\n$ regent status --server=https://<replica>:<port>\nIf it answers, the other shards cannot reach it: `regent shard list` has its URLs, and `regent shard set` changes them.\n$ regent shard list\nSee docs/SHARDS.md#what-is-down-and-what-goes-on"}},
 		"shards": []fields{
 			shard("root", 1204, "root-replica-0", "root-replica-1", 7, 26*time.Hour, 1,
 				madeTerm(7, "root-replica-0", 26*time.Hour, 0, 0.011, "death", "", ""), madeTerm(6, "root-replica-1", 51*time.Hour, 25*time.Hour, 0.013, "death", "death", "")),
@@ -181,7 +181,7 @@ func loneShard(isAfter bool, clusters int) string {
 		all = replicas()
 		all[0] = fields{"shard": "root", "name": "replica-0", "url": "https://10.0.1.7:6443", "fault": "dial tcp 10.0.1.7:6443: connect: connection refused", "seen": moment.Add(-1020 * time.Millisecond)}
 		whole["problems"] = []fields{{"severity": "warning", "shard": "root", "replica": "replica-0", "kind": "replica-silent", "what": "Replica replica-0 does not answer: dial tcp 10.0.1.7:6443: connect: connection refused.",
-			"remedy": "See whether its process runs, and its log. Start it if it has ended, or end and start it if it hangs: another replica leads meanwhile.\nIf it runs: can the others reach https://10.0.1.7:6443? Look at --advertise-address and network policies.\nSee docs/OPERATIONS.md#how-long-nobody-leads"}}
+			"remedy": "See whether its process is running, and read its log. Start it if it has ended, or restart it if it hangs: another replica leads meanwhile.\nIf it is running: can the others reach https://10.0.1.7:6443? Check --advertise-address and network policies.\nSee docs/OPERATIONS.md#how-long-nobody-leads"}}
 	}
 	whole["shards"] = []fields{{"name": "root", "clusters": clusters, "capacity": max(20000, clusters), "leader": leader, "terms": terms, "replicas": all}}
 	return answerOf(whole)

@@ -113,7 +113,7 @@ func (p *patient) oddLeads(listen func(net.Listener) net.Listener) (undo func())
 var oddSymptoms = []symptom{
 	{
 		fault: "a replica's address leads elsewhere", kinds: []string{"replica-silent"},
-		says: []string{"connection refused", "Look at --advertise-address and network policies."},
+		says: []string{"connection refused", "Check --advertise-address and network policies."},
 		do:   func(*patient) func() { return nil },
 	},
 	{
@@ -131,7 +131,7 @@ var oddSymptoms = []symptom{
 	},
 	{
 		fault: "contact unreachable", kinds: []string{"contact"},
-		says: []string{"cannot reach the leader's probe", "(contact: unreachable)", "Let replicas through to each other on --probe-port"},
+		says: []string{"cannot reach the leader's probe", "(contact: unreachable)", "Replicas must reach each other on --probe-port"},
 		do: func(p *patient) func() {
 			return p.oddLeads(func(l net.Listener) net.Listener { return l })
 		},
