@@ -38,7 +38,7 @@ func (r *run) newSurvey(store *store, caches *caches, elections *elections, term
 func (s *Server) newDescriber(store *store, caches *caches, elections *elections, terms *terms.Runner) *endpoints.Describer {
 	namespace := s.cfg.Election.Namespace
 	d := &endpoints.Describer{
-		Shard: s.cfg.Shard, Replica: s.name, Instance: s.instance, URL: s.replicaURL(), Capacity: s.cfg.Capacity, Started: time.Now(),
+		Shard: s.cfg.Shard, Replica: s.name, Instance: s.instance, URL: s.replicaURL(), BaseURL: s.cfg.BaseURL, Capacity: s.cfg.Capacity, Started: time.Now(),
 		Leader: endpoints.Candidate{Elector: elections.leader, Lease: namespace + "/" + s.cfg.Election.Name},
 		Terms:  terms, Book: s.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
 		Etcd: store.describe, Aside: store.aside, Fronts: s.identity.Fronts, Certificates: s.certificates,

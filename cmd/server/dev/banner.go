@@ -2,6 +2,7 @@ package dev
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -17,6 +18,10 @@ func (s *system) banner(kubectl string) string {
 	}
 	b.line("")
 	s.listChildren(b)
+	if n := s.shardsBefore(); n > len(s.shards) {
+		b.line("This directory has %d shards, of which %d started: workspaces on the others do not answer. For all: `make run ARGS=--shards=%d`.", n, len(s.shards), n)
+		b.line("")
+	}
 	b.line("Their logs are in %s", quoted(s.logs()))
 	if !s.cfg.Verbose {
 		b.line("Here you see only what happens to them. To see it all: `make run ARGS=-v`, or `regent dev -v`.")
@@ -39,6 +44,16 @@ func (s *system) banner(kubectl string) string {
 type text struct{ strings.Builder }
 
 func (b *text) line(format string, args ...any) { _, _ = fmt.Fprintf(b, format+"\n", args...) }
+
+// shardsBefore returns how many shards the directory has, because they were started in it once.
+func (s *system) shardsBefore() int {
+	n := 1
+	for ; ; n++ {
+		if _, err := os.Stat(s.cfg.shardDirectory(n)); err != nil {
+			return n
+		}
+	}
+}
 
 // alias lets people type the name of what is not on their PATH.
 func (b *text) alias(name, program string) {

@@ -344,6 +344,27 @@ func TestOnlyDevSetsAParentsPipe(t *testing.T) {
 	}
 }
 
+// Whoever starts a part of an installation must not take it for a fault that the rest does not answer.
+func TestTheBannerNamesShardsThatAreNotStarted(t *testing.T) {
+	directory := t.TempDir()
+	banner := func() string {
+		s := &system{shards: []*shard{{name: "root", leader: &child{name: "replica-0"}}}, deaf: &atomic.Bool{}}
+		s.cfg.Options = &Options{RootDirectory: directory}
+		return s.banner("kubectl")
+	}
+	if got := banner(); strings.Contains(got, "--shards") {
+		t.Errorf("the banner of a lone shard:\n%s", got)
+	}
+	for _, name := range []string{"shard-1", "shard-2"} {
+		if err := os.Mkdir(filepath.Join(directory, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := banner(); !strings.Contains(got, "has 3 shards, of which 1 started") || !strings.Contains(got, "ARGS=--shards=3") {
+		t.Errorf("the banner does not say that two shards are not started:\n%s", got)
+	}
+}
+
 func TestTheBannersCommandsCanBePasted(t *testing.T) {
 	newChild := func(name string, port, pid int) *child { return &child{name: name, url: url(port), pid: pid} }
 	leader := newChild("replica-1", 6445, 42)

@@ -114,6 +114,7 @@ func (l *Leader) Run(ctx context.Context, lead election.LeadFunc) error {
 
 func (l *Leader) run(ctx context.Context, lead election.LeadFunc) error {
 	defer l.clients.close()
+	lead = checksCluster(l.claim, lead)
 	if l.probe != nil {
 		defer l.probe.Close()
 	}

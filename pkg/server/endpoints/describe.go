@@ -28,10 +28,10 @@ import (
 
 // Describer says how this replica is doing. It asks nobody, so that the answer is there when etcd is not.
 type Describer struct {
-	// Shard, Replica and Instance are names, and URL is where other members reach this replica. Capacity is how
-	// many logical clusters the shard can have; 0 stands for the default.
-	Shard, Replica, Instance, URL string
-	Capacity                      int64
+	// Shard, Replica and Instance are names. URL is where other members reach this replica, BaseURL where clients
+	// reach the shard. Capacity is how many logical clusters the shard can have; 0 stands for the default.
+	Shard, Replica, Instance, URL, BaseURL string
+	Capacity                               int64
 	// Started is when the replica started.
 	Started time.Time
 	// Leader stands for the shard's Lease. Electing stands for who elects; nil: nobody does.
@@ -124,7 +124,7 @@ func (d *Describer) notReady(ctx context.Context) []status.Check {
 
 // DescribeShard returns what this replica knows of its shard, as `regent shard list` does.
 func (d *Describer) DescribeShard() status.Shard {
-	out := status.Shard{Name: d.Shard, Clusters: d.Informers.LogicalClusters.Len(), Capacity: int(cmp.Or(d.Capacity, clusters.DefaultCapacity))}
+	out := status.Shard{Name: d.Shard, URL: d.BaseURL, Clusters: d.Informers.LogicalClusters.Len(), Capacity: int(cmp.Or(d.Capacity, clusters.DefaultCapacity))}
 	if own, ok := d.own(clusters.SystemShards); ok {
 		out.Cordoned = clusters.IsCordoned(own)
 		if told := own.Status.Capacity; told != nil {

@@ -56,6 +56,8 @@ type Shard struct {
 	// never has.
 	Fault string    `json:"fault,omitempty"`
 	Heard time.Time `json:"heard,omitzero"`
+	// URL is where clients reach it, as in spec.URL of workspaces.
+	URL string `json:"url,omitempty"`
 	// Cordoned: it takes no new logical clusters. Clusters counts those that it has; Capacity is its limit, 0 if
 	// there is none.
 	Cordoned bool `json:"cordoned,omitempty"`

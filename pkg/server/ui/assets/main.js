@@ -151,7 +151,7 @@ function Page({installation, heard, fault, memory, fresh, news, arrived, asking,
           ${(installation.fronts || []).length > 0 && html`<${Fronts} installation=${installation} />`}
         </div>
         <${Workspaces} root=${installation.root} names=${shards.map(s => s.name)} silent=${shards.filter(s => s.fault).map(s => s.name)} number=${shards.reduce((sum, s) => sum + s.clusters, 0)}
-          servers=${shards.filter(s => s.name === installation.root).flatMap(s => (s.replicas || []).filter(r => !r.fault).map(r => r.url))} />
+          servers=${shards.filter(s => s.name === installation.root).flatMap(s => [s.url, ...(s.replicas || []).filter(r => !r.fault).map(r => r.url)]).filter(url => url)} />
       </main>`}
     <footer>${installation && html`Observed ${at(installation.observed)} by ${installation.by}${versions.length > 0 && html`; version ${versions.join(', ')}`}. The same on a terminal: <code>regent status</code>.`} <a href="docs/" target="regent-docs">The docs</a> are those of this version.</footer>
     ${asking && html`<${Ask} action=${asking} yes=${reason => confirmed(asking, reason)} no=${() => update({asking: null})} />`}`;
