@@ -28,13 +28,20 @@ func seconds(t *testing.T, s string) int64 {
 // flagsOf returns the flags that a command has.
 func flagsOf(t *testing.T, command string) map[string]bool {
 	t.Helper()
-	args := append(strings.Fields(command), "--help")
-	out, err := exec.CommandContext(t.Context(), static(t), args...).Output()
-	if err != nil {
-		t.Fatalf("regent %s --help: %v", command, err)
+	out := ""
+	for _, help := range []string{"--help", "--help-all"} { // all are in the first, unless that names the second
+		if out != "" && !strings.Contains(out, help) {
+			break
+		}
+		args := append(strings.Fields(command), help)
+		said, err := exec.CommandContext(t.Context(), static(t), args...).Output()
+		if err != nil {
+			t.Fatalf("regent %s %s: %v", command, help, err)
+		}
+		out = string(said)
 	}
 	flags := map[string]bool{}
-	for _, match := range regexp.MustCompile(`(?m)^ +(?:(-[a-z]), )?(--[a-z][a-z0-9-]*)\b`).FindAllStringSubmatch(string(out), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^ +(?:(-[a-z]), )?(--[a-z][a-z0-9-]*)\b`).FindAllStringSubmatch(out, -1) {
 		flags[match[1]], flags[match[2]] = true, true
 	}
 	if len(flags) < 3 {
