@@ -26,7 +26,7 @@ func TestTheDocsFitNarrowAndWideLightAndDark(t *testing.T) {
 					t.Errorf("%s: letters are of %.0f pixels", at, size)
 				}
 				ground := value[string](p, "getComputedStyle(document.body).backgroundColor")
-				if isDark := ground == "rgb(20, 23, 28)"; isDark != (scheme == "dark") {
+				if isDark := ground == "rgb(14, 16, 22)"; isDark != (scheme == "dark") {
 					t.Errorf("%s: its ground is %s", at, ground)
 				}
 				// the whole of a long page takes seconds

@@ -52,7 +52,7 @@ func TestTheDeathOfALeaderIsSeen(t *testing.T) {
 	p.until("the dead one is not shown as one that follows, and says what it was", fmt.Sprintf(`document.querySelectorAll('.standbys .follows').length === 0 && /%s does not answer since[^]*It led in epoch/.test(document.querySelector('.standbys').innerText)`, leader))
 	t.Logf("MEASURED: and for how long nobody led %v after the kill", time.Since(killed).Round(time.Millisecond))
 	p.pictures("failover")
-	if _, err := served.dev.stdin.Write([]byte("\n")); err != nil { // Enter restarts it
+	if err := served.dev.cmd.Process.Signal(syscall.SIGUSR1); err != nil { // restarts it
 		t.Fatal(err)
 	}
 	p.until("it follows again", `document.querySelectorAll('.standbys .follows').length === 1`)

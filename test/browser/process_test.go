@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -19,7 +18,6 @@ const patience = time.Minute
 // process is a command of regent, with what it has said.
 type process struct {
 	cmd   *exec.Cmd
-	stdin io.WriteCloser
 	ended chan error
 
 	mu  sync.Mutex
@@ -43,10 +41,6 @@ func begin(env []string, args ...string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(context.Background(), *regent, args...), ended: make(chan error, 1)}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = append(os.Environ(), env...), p, p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	var err error
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start %s: run make build: %w", *regent, err)
 	}
