@@ -93,7 +93,7 @@ e2e: ## run the scenarios with real processes only (one, in a mode of election, 
 	$(GO) test -v -count=1 -timeout 40m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE)) $(if $(ETCD),-etcd=$(ETCD))
 
 .PHONY: browser
-browser: bin/regent ## test the page in a browser only, and leave screenshots in bin/screenshots (one test: make browser RUN=TestName)
+browser: bin/regent bin/faulty ## test the page in a browser only, and leave screenshots in bin/screenshots (one test: make browser RUN=TestName)
 	cd test/browser && $(GO) test -v -timeout 10m $(if $(RUN),-run '$(RUN)')
 
 # Not part of make test, nor of make lint: the modules that Kubernetes' specs need take minutes to compile.

@@ -239,11 +239,11 @@ func TestManyWorkspacesAreOneScreen(t *testing.T) {
 	p.pictures("many-workspaces")
 }
 
-// A server whose controller misbehaves is real, if it was built: make bin/faulty.
+// The server whose controller misbehaves is a real one.
 func TestAFailingControllerIsFound(t *testing.T) {
 	faulty := filepath.Join("..", "..", "bin", "faulty")
 	if _, err := os.Stat(faulty); err != nil {
-		t.Skip("make bin/faulty builds a server with controllers that misbehave")
+		t.Fatalf("make bin/faulty builds a server with controllers that misbehave: %v", err)
 	}
 	s, err := startShard(t.TempDir(), "--program="+faulty, "--", "--faults=panics")
 	if err != nil {

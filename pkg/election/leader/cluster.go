@@ -2,42 +2,38 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/fence"
 )
 
-// checksCluster returns lead, at the end of whose first term the process finds out whether the Lease is where
-// Config.Cluster says. If it is elsewhere, the tokens name a Lease that nobody holds: each term would end with its
-// first write, for ever. Before the first term there need not be a Lease to look at, and afterwards no takeover waits
-// for the answer.
+// checksCluster returns lead, which ends the election if the Lease is in another logical cluster than Config.Cluster
+// says. The tokens then name a Lease that nobody holds, so each term would end with its first write, for ever. It looks
+// only after a term that the server has ended: there need not be a Lease before, and no handover waits for the answer.
 func checksCluster(cfg election.Config, lead election.LeadFunc) election.LeadFunc {
 	if cfg.Cluster == "" {
 		return lead
 	}
-	var isChecked atomic.Bool
 	return func(ctx context.Context, term election.Term) error {
 		err := lead(ctx, term)
-		if isChecked.Load() {
+		cause := context.Cause(ctx)
+		if !fence.IsFenced(err) && !errors.Is(cause, election.Fenced) && !errors.Is(cause, election.Deposed) {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.RetryPeriod)
 		defer cancel()
 		found, unknown := clusterOf(ctx, cfg)
-		if unknown != nil || found == "" {
-			return err // the end of the next term tells
+		if unknown != nil || found == "" || found == cfg.Cluster {
+			return err
 		}
-		if found != cfg.Cluster {
-			return fmt.Errorf("leader: Config.Cluster is %q, and the Lease %s/%s is in logical cluster %q, to which the rest.Config leads: give that name, or another rest.Config: %w",
-				cfg.Cluster, cfg.Namespace, cfg.Name, found, election.ErrExit)
-		}
-		isChecked.Store(true)
-		return err
+		return fmt.Errorf("leader: Config.Cluster is %q, and the Lease %s/%s is in logical cluster %q, to which the rest.Config leads: give that name, or another rest.Config: %w",
+			cfg.Cluster, cfg.Namespace, cfg.Name, found, election.ErrExit)
 	}
 }
 

@@ -46,27 +46,28 @@ func TestAClusterThatIsNotThatOfTheLeaseEndsRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		config logicalcluster.Name
 		server leases
+		ended  error // why the term did
 		exits  bool
-		asked  int // in two terms
+		asked  int
 	}{
-		"the same":                   {"root", leases{cluster: "root"}, false, 1},
-		"another one":                {"root", leases{cluster: "fmy7"}, true, 2},
-		"the server cannot be asked": {"root", leases{cluster: "fmy7", fault: errors.New("503")}, false, 2},
-		"a server without clusters":  {"root", leases{}, false, 2},
-		"a Config without clusters":  {"", leases{cluster: "root"}, false, 0},
+		"the same":                                {"root", leases{cluster: "root"}, election.Fenced, false, 1},
+		"another one":                             {"root", leases{cluster: "fmy7"}, election.Fenced, true, 1},
+		"another one, where there is no Lease":    {"root", leases{cluster: "fmy7"}, election.Deposed, true, 1},
+		"the server cannot be asked":              {"root", leases{cluster: "fmy7", fault: errors.New("503")}, election.Fenced, false, 1},
+		"a server without clusters":               {"root", leases{}, election.Fenced, false, 1},
+		"a Config without clusters":               {"", leases{cluster: "root"}, election.Fenced, false, 0},
+		"a term that hands over waits for nobody": {"root", leases{cluster: "fmy7"}, election.Shutdown, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := election.Config{Namespace: "default", Name: "example", Cluster: c.config, Client: &c.server, RetryPeriod: time.Minute}
 			lead := checksCluster(cfg, func(context.Context, election.Term) error { return failed })
-			ended, end := context.WithCancel(t.Context())
-			end() // as when the first write of the term was refused
-			for range 2 {
-				switch err := lead(ended, election.Term{}); {
-				case !c.exits && !errors.Is(err, failed):
-					t.Errorf("the term ends with %v, want what its work returned", err)
-				case c.exits && (!errors.Is(err, election.ErrExit) || !strings.Contains(err.Error(), `Config.Cluster is "root"`) || !strings.Contains(err.Error(), `"fmy7"`)):
-					t.Errorf("the term ends with %v, want an end of the election that names both clusters", err)
-				}
+			ended, end := context.WithCancelCause(t.Context())
+			end(c.ended)
+			switch err := lead(ended, election.Term{}); {
+			case !c.exits && !errors.Is(err, failed):
+				t.Errorf("the term ends with %v, want what its work returned", err)
+			case c.exits && (!errors.Is(err, election.ErrExit) || !strings.Contains(err.Error(), `Config.Cluster is "root"`) || !strings.Contains(err.Error(), `"fmy7"`)):
+				t.Errorf("the term ends with %v, want an end of the election that names both clusters", err)
 			}
 			if c.server.asked != c.asked {
 				t.Errorf("the server was asked %d times, want %d", c.server.asked, c.asked)
