@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/regent-project/regent"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/options"
 )
 
@@ -76,6 +78,10 @@ func start(opts *options.Options, flags cliflag.NamedFlagSets) error {
 		if err != nil {
 			return err
 		}
-		return s.Run(ctx)
+		err = s.Run(ctx)
+		if errors.Is(err, format.ErrUnreadable) {
+			return usageError{err} // another program is needed, and nothing was written
+		}
+		return err
 	})
 }

@@ -123,6 +123,12 @@ func (r *run) start(store *store, caches *caches, elections *elections, terms *t
 	r.process.Keep("etcd's observer", store.etcd.Run)
 	r.process.Keep("etcd's history", func(ctx context.Context) { r.watchHistory(ctx, store) })
 	r.process.Go("shard record", func() error { return store.shard.Run(r.process.ctx) })
+	r.process.Go("shard's format", func() error {
+		if !waitFor(r.process.ctx, map[string]<-chan struct{}{"the shard's record": store.shard.Confirmation()}) {
+			return nil
+		}
+		return store.shard.KeepReadable(r.process.ctx)
+	})
 	r.process.Keep("encryption keys", store.watchKeys)
 	r.process.Keep("certificates", func(ctx context.Context) { r.server.followKeys(ctx, store, caches) })
 	r.process.Keep("recorder of events", elections.leaderRecorder.run)

@@ -11,11 +11,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/regent-project/regent/pkg/server/apis"
+	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/encryption"
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/etcdcheck"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -72,6 +74,7 @@ func (s *store) open(ctx context.Context, of *Server) (err error) {
 	s.space = etcdcheck.NewSpace(s.Etcd(), limits.Fit)
 	s.shard = etcdcheck.NewShard(s.Etcd(), etcdcheck.Config{
 		Shard: cfg.Shard, Prefix: cfg.EtcdPrefix, Directory: filepath.Join(cfg.RootDirectory, pkiDirectory), Secrets: secrets,
+		Formats: format.Ours(build.Info().GitVersion),
 	}, of.keys.Bundle())
 	if s.customs, err = custom.Open(storage.NewRESTOptionsGetter(s.Client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })); err != nil {
 		return err

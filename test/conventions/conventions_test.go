@@ -145,7 +145,8 @@ var layers = []struct {
 	{"pkg/controllers/definition", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/controllers/content", "pkg/clusters"}},
 	{"pkg/controllers/*", []string{"pkg/controllers", "pkg/controllers/loop", "pkg/controllers/bootstrap", "pkg/clusters"}},
 
-	{"pkg/server/etcdcheck", []string{"pkg/server/pki"}},
+	{"pkg/server/format", nil},
+	{"pkg/server/etcdcheck", []string{"pkg/server/format", "pkg/server/pki"}},
 	{"pkg/server/keys", []string{"pkg/server/etcdcheck", "pkg/server/pki", "pkg/server/reload"}},
 	{"pkg/server/identity", []string{"pkg/clusters", "pkg/controllers", "pkg/server/access", "pkg/server/apis", "pkg/server/authentication", "pkg/server/authorization", "pkg/server/pki", "pkg/server/routing", "pkg/server/serviceaccounts", "pkg/server/shards", "pkg/server/status"}},
 	{"pkg/server/edge", []string{"pkg/clusters", "pkg/election/etcdfence", "pkg/election/fence", "pkg/server/access", "pkg/server/apis", "pkg/server/connections", "pkg/server/custom", "pkg/server/fairness", "pkg/server/identity", "pkg/server/routing", "pkg/server/storage"}},
@@ -156,7 +157,7 @@ var layers = []struct {
 	{"cmd/server/face/ask", []string{"pkg/server/routing", "pkg/server/status", "pkg/server/fetch"}},
 	{"cmd/server/face/view", []string{"cmd/server/face/ask", "cmd/server/workspaces", "pkg/server/status"}},
 	{"cmd/server/workspaces", []string{"pkg/clusters"}},
-	{"cmd/server", []string{".", "cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
+	{"cmd/server", []string{".", "cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/format", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options", "pkg/server/fetch", "pkg/server/status"}},
 	{"examples/manager/*", []string{"pkg/election/leader", "pkg/election/perterm"}},
 	{"examples/*", []string{"pkg/election/fence"}},

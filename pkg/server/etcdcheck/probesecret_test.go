@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/regent-project/regent/pkg/server/encryption"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/test/etcdtest"
 	"github.com/regent-project/regent/test/until"
@@ -132,7 +133,7 @@ func TestReplicasThatStartTogetherHaveOneSecret(t *testing.T) {
 // A replica without the others' key must not take what it cannot read for the secret: it is not ready, and says why.
 func TestAReplicaWithoutTheKeyIsNotReadyAndSaysWhy(t *testing.T) {
 	client := etcdtest.Client(t, etcdtest.Start(t))
-	cfg := Config{Shard: "root", Prefix: "/registry", Directory: filepath.Join(t.TempDir(), "pki"), Secrets: secretsBy(t, keyOne)}
+	cfg := Config{Shard: "root", Prefix: "/registry", Directory: filepath.Join(t.TempDir(), "pki"), Secrets: secretsBy(t, keyOne), Formats: format.Ours("this")}
 	bundle, err := pki.Ensure(cfg.Directory)
 	if err != nil {
 		t.Fatal(err)

@@ -14,15 +14,18 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/pki"
 )
 
-// shardRecord identifies a shard. The first replica writes it into etcd; all others compare theirs with it. Two shards
-// on one prefix would overwrite each other's objects, and clients trust only one of two authorities.
+// shardRecord identifies a shard, and says in which format it stores. The first replica writes it into etcd; all others
+// compare theirs with it. Two shards on one prefix would overwrite each other's objects, and clients trust only one of
+// two authorities.
 type shardRecord struct {
 	Shard string `json:"shard"`
 	// CA is the SHA-256 of the authority's certificate, in PEM.
 	CA string `json:"ca"`
+	format.Record
 }
 
 // shardKey returns the record's key. It does not collide with the keys of objects, which are
@@ -38,6 +41,7 @@ type Shard struct {
 	key       string
 	shard     string
 	directory string
+	formats   format.Formats
 	// authority is the one of which the record is. It changes when the authority is rolled.
 	authority atomic.Pointer[pki.Bundle]
 	// known is closed when the prefix is known to be this shard's.
@@ -56,6 +60,8 @@ type Config struct {
 	Shard, Prefix, Directory string
 	// Secrets encrypts the probes' secret, as Secrets are encrypted.
 	Secrets value.Transformer
+	// Formats are those that this replica reads.
+	Formats format.Formats
 }
 
 // NewShard returns a check of the record of a shard with an authority.
@@ -65,6 +71,7 @@ func NewShard(client *clientv3.Client, cfg Config, authority *pki.Bundle) *Shard
 		key:          shardKey(cfg.Prefix),
 		shard:        cfg.Shard,
 		directory:    cfg.Directory,
+		formats:      cfg.Formats,
 		confirmation: make(chan struct{}),
 		probe:        probeSecret{client: client, key: secretKey(cfg.Prefix), encrypt: cfg.Secrets},
 	}
@@ -81,8 +88,9 @@ func (c *Shard) Secret() []byte { return c.secret }
 // EncryptAnew stores the probes' secret anew if it is not encrypted with the first of the keys in use.
 func (c *Shard) EncryptAnew(ctx context.Context) error { return c.probe.encryptAnew(ctx) }
 
-// Run tries until etcd has answered, and returns nil once the prefix is known to be this shard's. On a mismatch it
-// returns an error that wraps ErrOtherShard. It may be called once.
+// Run tries until etcd has answered, and returns nil once the prefix is known to be this shard's, and in a format that
+// this replica reads. Otherwise it returns an error that wraps ErrOtherShard or format.ErrUnreadable. It may be called
+// once.
 func (c *Shard) Run(ctx context.Context) error {
 	log := klog.FromContext(ctx)
 	var told time.Time
@@ -92,7 +100,7 @@ func (c *Shard) Run(ctx context.Context) error {
 			close(c.confirmation)
 			return nil
 		}
-		if errors.Is(err, ErrOtherShard) || ctx.Err() != nil {
+		if errors.Is(err, ErrOtherShard) || errors.Is(err, format.ErrUnreadable) || ctx.Err() != nil {
 			return err
 		}
 		c.fault.Store(&err)
@@ -133,7 +141,7 @@ func (c *Shard) Follow(ctx context.Context, bundle *pki.Bundle) error {
 
 // compare records the shard, or compares it with the recorded one.
 func (c *Shard) compare(ctx context.Context, bundle *pki.Bundle) error {
-	record := shardRecord{Shard: c.shard, CA: bundle.Identity()}
+	record := shardRecord{Shard: c.shard, CA: bundle.Identity(), Record: c.formats.New()}
 	ours, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("cannot encode the shard's record: %w", err)
@@ -142,23 +150,49 @@ func (c *Shard) compare(ctx context.Context, bundle *pki.Bundle) error {
 	if err != nil {
 		return err
 	}
-	var theirs shardRecord
-	if err := json.Unmarshal(stored, &theirs); err != nil {
-		return fmt.Errorf("%w: the record at %s is not readable: %w", ErrOtherShard, c.key, err)
+	theirs, err := c.read(stored)
+	if err != nil {
+		return err
 	}
 	same := theirs.Shard == record.Shard
 	switch {
 	case same && (theirs.CA == record.CA || bundle.Precedes(theirs.CA)):
 		return nil
 	case same && bundle.Succeeds(theirs.CA):
-		return c.succeed(ctx, ours, revision)
+		return c.succeed(ctx, stored, revision, record.CA)
 	}
 	return c.mismatch(record, theirs)
 }
 
-// succeed replaces the record of the authority that has named ours as its successor. revision is that at which it was
-// read.
-func (c *Shard) succeed(ctx context.Context, ours []byte, revision int64) error {
+// read returns what the record says, if this replica reads what is stored in its format. The format comes first: it
+// decides what all else means.
+func (c *Shard) read(stored []byte) (shardRecord, error) {
+	var of format.Record
+	if err := json.Unmarshal(stored, &of); err != nil {
+		return shardRecord{}, fmt.Errorf("%w: the record at %s is not readable: %w", ErrOtherShard, c.key, err)
+	}
+	if err := c.formats.Check(of); err != nil {
+		return shardRecord{}, err
+	}
+	var record shardRecord
+	if err := json.Unmarshal(stored, &record); err != nil {
+		return shardRecord{}, fmt.Errorf("%w: the record at %s is not readable: %w", ErrOtherShard, c.key, err)
+	}
+	return record, nil
+}
+
+// succeed writes authority into the record of the one that has named it as its successor. What else is in the record
+// stays, also what only other versions know. revision is that at which it was read.
+func (c *Shard) succeed(ctx context.Context, stored []byte, revision int64, authority string) error {
+	record := map[string]any{}
+	if err := json.Unmarshal(stored, &record); err != nil {
+		return fmt.Errorf("cannot decode the shard's record: %w", err)
+	}
+	record["ca"] = authority
+	ours, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("cannot encode the shard's record: %w", err)
+	}
 	resp, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(c.key), "=", revision)).Then(clientv3.OpPut(c.key, string(ours))).Commit()
 	if err != nil {
 		return fmt.Errorf("etcd does not answer: %w", err)

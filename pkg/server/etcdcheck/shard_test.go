@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/test/etcdtest"
 )
@@ -31,7 +32,7 @@ func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check := NewShard(client, Config{Shard: c.shard, Prefix: c.prefix, Directory: c.directory + "/pki", Secrets: identity.NewEncryptCheckTransformer()}, bundle)
+		check := NewShard(client, Config{Shard: c.shard, Prefix: c.prefix, Directory: c.directory + "/pki", Secrets: identity.NewEncryptCheckTransformer(), Formats: format.Ours("this")}, bundle)
 		if check.Check(nil) == nil {
 			t.Errorf("%s: ready before the record was compared", c.name)
 		}
@@ -56,7 +57,7 @@ func TestAPrefixBelongsToOneShardAndOneAuthority(t *testing.T) {
 func TestTheShardsRecordFollowsTheAuthorityThroughARoll(t *testing.T) {
 	client := etcdtest.Client(t, etcdtest.Start(t))
 	directory := filepath.Join(t.TempDir(), "pki")
-	cfg := Config{Shard: "root", Prefix: "/registry", Directory: directory, Secrets: identity.NewEncryptCheckTransformer()}
+	cfg := Config{Shard: "root", Prefix: "/registry", Directory: directory, Secrets: identity.NewEncryptCheckTransformer(), Formats: format.Ours("this")}
 	old, err := pki.Ensure(directory)
 	if err != nil {
 		t.Fatal(err)
