@@ -19,12 +19,17 @@ import (
 // snapshot is what a front knows, as it is kept on disk: a front that starts while shards are down, the root shard too,
 // serves the others.
 type snapshot struct {
+	// Version is the snapshotVersion of whoever wrote it; 0 stands for 1.
+	Version int `json:"version"`
 	// Authority is the fingerprint of the front's authority: with another membership the snapshot is worth nothing.
 	Authority string       `json:"authority"`
 	At        time.Time    `json:"at"`
 	Shards    []savedShard `json:"shards"`
 	Clusters  []savedEntry `json:"clusters"`
 }
+
+// snapshotVersion is raised when older versions would misread a snapshot. They ignore fields that they do not know.
+const snapshotVersion = 1
 
 type savedShard struct {
 	Name      string   `json:"name"`
@@ -60,6 +65,9 @@ func readSnapshot(file string, authority *pki.Authority) (*snapshot, error) {
 	s := &snapshot{}
 	if err := json.Unmarshal(content, s); err != nil {
 		return nil, fmt.Errorf("%s is no snapshot, remove it: %w", file, err)
+	}
+	if s.Version > snapshotVersion {
+		return nil, fmt.Errorf("%s is of a newer version of regent front, and will be replaced", file)
 	}
 	if s.Authority != authority.Fingerprint() {
 		return nil, nil
@@ -116,7 +124,7 @@ func (f *Front) writeSnapshot() (err error) {
 	if f.hearsRoot() {
 		f.heardRoot = time.Now().UTC()
 	}
-	s := snapshot{Authority: f.cfg.keys.now().authority.Fingerprint(), At: f.heardRoot}
+	s := snapshot{Version: snapshotVersion, Authority: f.cfg.keys.now().authority.Fingerprint(), At: f.heardRoot}
 	place := map[string]int{}
 	f.mu.RLock()
 	for name, shard := range f.shards {

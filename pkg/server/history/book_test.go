@@ -171,6 +171,22 @@ func TestWhatIsNoEntryIsLeftOut(t *testing.T) {
 	}
 }
 
+// I15: what a newer version adds to an entry is ignored, and stays where it is. An entry of another shape is none.
+func TestEntriesOfANewerVersionAreToldI15(t *testing.T) {
+	p := pages{}
+	p.add(entry(1))
+	const newer = `{"epoch":2,"holder":"h","later":{"a":[1]},"trigger":"later","before":[{"epoch":1,"later":true}]}`
+	p[0][keyOf(2)], p[0][keyOf(3)] = newer, `{"epoch":"3","holder":"h"}`
+	p.add(entry(4))
+	known := p.entries()
+	if len(known) != 3 || known[1].Epoch != 2 || known[1].Trigger != "later" || known[2].Epoch != 4 {
+		t.Errorf("%d entries: %v", len(known), known)
+	}
+	if p[0][keyOf(2)] != newer {
+		t.Errorf("it is written as %s", p[0][keyOf(2)])
+	}
+}
+
 // Epochs begin again when the Lease was deleted. The order of the writes counts.
 func TestEntriesAreInTheOrderOfTheirWrites(t *testing.T) {
 	p, want := pages{}, []int64{}

@@ -122,6 +122,29 @@ func TestAMembershipThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
+// I15: a membership with what this version does not know is refused, since it may decide whom to trust.
+func TestAMembershipOfANewerVersionIsRefusedI15(t *testing.T) {
+	m := newMembership(t, ensure(t, newDirectory(t)), eu1)
+	file := filepath.Join(newDirectory(t), "membership.yaml")
+	for added, says := range map[string]string{
+		"":                               "",
+		"later: true\n":                  `unknown field "later"`,
+		"apiVersion: regent.dev/v9\n":    "already set",
+		"certificateAuthority: nobody\n": "already set",
+	} {
+		content, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, append(content, added...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadMembership(file); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("with %q: %v, want an error with %q", added, err, says)
+		}
+	}
+}
+
 func changed(m *Membership, change func(*Membership)) *Membership {
 	change(m)
 	return m

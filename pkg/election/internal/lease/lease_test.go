@@ -103,6 +103,24 @@ func TestAPresenceOfAnotherHolderCountsAsAbsent(t *testing.T) {
 	}
 }
 
+// I15: what a newer version adds to a presence is ignored. A presence of another shape counts as none: its holder is
+// then one that says nothing of itself, and is waited for until its lease expires.
+func TestAPresenceOfAnotherVersionIsReadAsFarAsItIsKnownI15(t *testing.T) {
+	for text, want := range map[string]Presence{
+		`{"holder":"h","replica":"r"}`:                                          {Holder: "h", Replica: "r"},
+		`{"holder":"h","replica":"r","later":{"a":[1]},"probe":{"later":true}}`: {Holder: "h", Replica: "r"},
+		`{"holder":"h","electionMode":"later","succession":"later"}`:            {Holder: "h", ElectionMode: "later", Succession: "later"},
+		`{"holder":"h","priority":9223372036854775807}`:                         {},
+		`{"holder":{"name":"h"}}`:                                               {},
+	} {
+		held := leaseOf("h", 1, 0)
+		held.Annotations = map[string]string{PresenceAnnotation: text}
+		if got := PresenceOf(held); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %+v, want %+v", text, got, want)
+		}
+	}
+}
+
 func TestTheLastEpochOfALeaseIsRefusedButNotThatOfItsSuccessor(t *testing.T) {
 	seen := Observation{Lease: leaseOf("", 1<<31-1, 0), Highest: 1<<31 - 1}
 	if _, err := seen.NextEpoch(); !errors.Is(err, ErrNoEpochLeft) {
