@@ -92,6 +92,11 @@ long-leases: bin/etcd bin/kube-apiserver ## a kube-apiserver does with Leases wh
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
 	$(GO) test -v -count=1 -timeout 40m -parallel 4 ./test/e2e $(if $(RUN),-run '$(RUN)') $(if $(MODE),-mode=$(MODE)) $(if $(ETCD),-etcd=$(ETCD))
 
+# Not part of make test: it takes minutes, and both cores.
+.PHONY: upgrade
+upgrade: bin/regent bin/leader bin/before/regent bin/before/leader bin/etcd bin/kubectl ## roll an installation under load from the release before to this tree, and back (some: make upgrade RUN=TestName; with less: RATE=100 WATCHES=100)
+	$(GO) test -v -count=1 -timeout 40m ./test/upgrade $(if $(RUN),-run '$(RUN)') $(if $(RATE),-rate=$(RATE)) $(if $(WATCHES),-watches=$(WATCHES))
+
 .PHONY: browser
 browser: bin/regent bin/faulty ## test the page in a browser only, and leave screenshots in bin/screenshots (one test: make browser RUN=TestName)
 	cd test/browser && $(GO) test -v -timeout 10m $(if $(RUN),-run '$(RUN)')
@@ -152,6 +157,10 @@ bin/apiserver bin/leader bin/manager bin/widgets:
 	@cd examples/$(@F) && $(GO) build -ldflags '-s -w' -o ../../$@ ./cmd
 bin/etcd:
 	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@
+# The programs of the release before, in its own directory, built once: bin/before leads there.
+.PHONY: bin/before/regent bin/before/leader
+bin/before/regent bin/before/leader:
+	@test/upgrade/before.sh $(@F)
 bin/etcdctl: ## build etcdctl and etcdutl, which back up and restore what is stored (docs/BACKUP.md)
 	@mkdir -p bin && cd test/tools/etcdctl && $(GO) build -ldflags '-s -w' -o ../../../$@ . && ln -sf etcdctl ../../../bin/etcdutl
 bin/kubectl:

@@ -60,7 +60,12 @@ const commandTime = 5 * time.Minute
 // waited for.
 func Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	return command(t, Binary(name), args...)
+}
+
+func command(t testing.TB, binary string, args ...string) *exec.Cmd {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
 	t.Cleanup(cancel)
-	return exec.CommandContext(ctx, Binary(name), args...)
+	return exec.CommandContext(ctx, binary, args...)
 }

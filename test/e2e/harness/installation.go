@@ -24,6 +24,7 @@ type Installation struct {
 	Others []*ShardMember
 
 	timings Timings
+	binary  string // of all processes, and of commands
 	fronts  int
 	port    int      // of the first front, under which users know the installation
 	network *network // nil: shards reach each other directly
@@ -51,6 +52,13 @@ func InstallLong(t testing.TB, others ...string) *Installation {
 	return install(t, &Installation{t: t, timings: Default}, others)
 }
 
+// InstallFrom is InstallLong with another server, a path, than bin/regent. What a process is started from later is its
+// field Binary.
+func InstallFrom(t testing.TB, binary string, others ...string) *Installation {
+	t.Helper()
+	return install(t, &Installation{t: t, timings: Default, binary: binary}, others)
+}
+
 // InstallApart is Install with a network between each two shards, which can be cut (Between). Fronts and users are not
 // behind it.
 func InstallApart(t testing.TB, others ...string) *Installation {
@@ -60,7 +68,9 @@ func InstallApart(t testing.TB, others ...string) *Installation {
 
 func install(t testing.TB, i *Installation, others []string) *Installation {
 	t.Helper()
-	i.port = FreePorts(t, 1)[0]
+	if i.port = FreePorts(t, 1)[0]; i.binary == "" {
+		i.binary = Binary("regent")
+	}
 	url := fmt.Sprintf("--shard-base-url=https://127.0.0.1:%d", i.port)
 	i.Root = i.newShardMember(t, "root")
 	i.Root.Args = []string{url}
@@ -96,7 +106,7 @@ func (i *Installation) newShardMember(t testing.TB, name string) *ShardMember {
 	t.Helper()
 	m := &ShardMember{Etcd: StartEtcd(t)}
 	m.Shard = NewShard(m.Etcd.URL)
-	m.Shard.Name, m.Shard.Timings = name, i.timings
+	m.Shard.Name, m.Shard.Timings, m.Shard.Binary = name, i.timings, i.binary
 	return m
 }
 
@@ -153,7 +163,12 @@ func (i *Installation) regent(args ...string) string {
 
 // TryRegent runs a command as the root shard's administrator. The error has what it says.
 func (i *Installation) TryRegent(args ...string) (string, error) {
-	cmd := Command(i.t, "regent", append(args, "--server="+i.Root.Replicas[0].URL)...)
+	return i.TryRegentOf(i.binary, args...)
+}
+
+// TryRegentOf is TryRegent with a program of another version.
+func (i *Installation) TryRegentOf(binary string, args ...string) (string, error) {
+	cmd := command(i.t, binary, append(args, "--server="+i.Root.Replicas[0].URL)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig())
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -194,6 +209,8 @@ func (m *ShardMember) Leader(t testing.TB) (leader *Replica) {
 type Front struct {
 	*Process
 	URL string
+	// Binary is what Again starts.
+	Binary string
 
 	t     testing.TB
 	admin string // root directory with the administrator's credentials
@@ -208,8 +225,8 @@ type Front struct {
 	Membership string
 }
 
-// StartFront starts a front, and returns when it is ready.
-func (i *Installation) StartFront() *Front {
+// StartFront starts a front, with further flags, and returns when it is ready.
+func (i *Installation) StartFront(args ...string) *Front {
 	i.t.Helper()
 	i.fronts++
 	name := fmt.Sprintf("front-%d", i.fronts)
@@ -222,8 +239,8 @@ func (i *Installation) StartFront() *Front {
 	if i.fronts > 1 {
 		port = FreePorts(i.t, 1)[0]
 	}
-	f := &Front{t: i.t, URL: fmt.Sprintf("https://127.0.0.1:%d", port), admin: root, name: name, snapshot: filepath.Join(directory, name+".json"), Membership: membership}
-	f.args = []string{"front", "--membership=" + membership, fmt.Sprintf("--secure-port=%d", port), "--snapshot-file=" + f.snapshot}
+	f := &Front{t: i.t, Binary: i.binary, URL: fmt.Sprintf("https://127.0.0.1:%d", port), admin: root, name: name, snapshot: filepath.Join(directory, name+".json"), Membership: membership}
+	f.args = append([]string{"front", "--membership=" + membership, fmt.Sprintf("--secure-port=%d", port), "--snapshot-file=" + f.snapshot}, args...)
 	f.Again()
 	f.WaitReady()
 	return f
@@ -233,7 +250,7 @@ func (i *Installation) StartFront() *Front {
 func (f *Front) Again() {
 	f.t.Helper()
 	f.n++
-	f.Process = Start(f.t, fmt.Sprintf("%s-%d", f.name, f.n), Binary("regent"), f.args...)
+	f.Process = Start(f.t, fmt.Sprintf("%s-%d", f.name, f.n), f.Binary, f.args...)
 }
 
 // WaitReady waits for /readyz.

@@ -32,6 +32,8 @@ var (
 type Replica struct {
 	*Process
 	URL, Root string
+	// Binary is what Again starts, the shard's by default.
+	Binary string
 
 	t     testing.TB
 	shard *Shard
@@ -65,7 +67,11 @@ func (r *Replica) Descriptors() int {
 func (r *Replica) Again() {
 	r.t.Helper()
 	r.n++
-	r.Process = Start(r.t, fmt.Sprintf("%s-%d", r.name, r.n), r.shard.Binary, append(r.shard.flags(r.Root, r.port), r.args...)...)
+	binary := r.shard.Binary
+	if r.Binary != "" {
+		binary = r.Binary
+	}
+	r.Process = Start(r.t, fmt.Sprintf("%s-%d", r.name, r.n), binary, append(r.shard.flags(r.Root, r.port), r.args...)...)
 	r.pid.Store(int64(r.PID()))
 }
 

@@ -22,8 +22,8 @@ import (
 // module is the path of the root module, with a slash.
 const module = "github.com/regent-project/regent/"
 
-// apart are modules whose tests are no part of make test: they have targets of their own.
-var apart = []string{"test/bench", "test/tools/conformance", "test/tools/promtool"}
+// apart are modules, and packages, whose tests are no part of make test: they have targets of their own.
+var apart = []string{"test/bench", "test/tools/conformance", "test/tools/promtool", "test/upgrade"}
 
 // separate are packages whose tests drive processes: what they prove does not run in the process that the race detector
 // would watch.
@@ -76,7 +76,7 @@ func readSuite(ctx context.Context, root string, race bool) ([]unit, error) {
 		for _, p := range packages {
 			name, ours := strings.CutPrefix(p.ImportPath, module)
 			known := slices.ContainsFunc(units, func(u unit) bool { return u.path == p.ImportPath })
-			if !ours || known || len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+			if !ours || known || slices.Contains(apart, name) || len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
 				continue
 			}
 			u := unit{name: name, path: p.ImportPath, module: m, dir: p.Dir, random: slices.Contains(slices.Concat(p.TestImports, p.XTestImports), rapid)}
