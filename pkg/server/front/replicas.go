@@ -108,15 +108,29 @@ func (r *replicas) order(client uint64) []*replica {
 }
 
 // send sends a request to a replica. If that does not accept a connection, or breaks it during a request that only
-// reads, the next one gets the request.
-func (r *replicas) send(req *http.Request, client uint64) (*http.Response, error) {
+// reads, the next one gets the request; so it does if the replica begins no watch any more. If all refuse, the client is
+// told what the last one said.
+func (r *replicas) send(req *http.Request, client uint64) (answer *http.Response, err error) {
 	var faults []error
+	var refusal *http.Response
+	defer func() {
+		if refusal != nil && refusal != answer {
+			_ = refusal.Body.Close()
+		}
+	}()
 	for _, one := range r.order(client) {
 		out := req.Clone(req.Context())
 		if out.Body != nil { // the transport closes it also if nothing was sent
 			out.Body = io.NopCloser(out.Body)
 		}
 		resp, err := one.transport.RoundTrip(out)
+		if err == nil && one.beginsNoWatch(req, resp) {
+			if refusal != nil {
+				_ = refusal.Body.Close()
+			}
+			refusal = resp
+			continue
+		}
 		if err == nil {
 			return resp, nil
 		}
@@ -133,7 +147,22 @@ func (r *replicas) send(req *http.Request, client uint64) (*http.Response, error
 		}
 		faults = append(faults, err)
 	}
+	if refusal != nil {
+		return refusal, nil
+	}
 	return nil, errors.Join(faults...)
+}
+
+// beginsNoWatch reports whether an answer says that the replica is about to stop: it serves everything then but new
+// watches, until its listener closes. The front may not have heard yet that it is not ready.
+func (r *replica) beginsNoWatch(req *http.Request, resp *http.Response) bool {
+	if resp.StatusCode != http.StatusServiceUnavailable || !isWatch(req) {
+		return false
+	}
+	if !r.unready.Load() && !r.isReady(req.Context()) {
+		r.unready.Store(true)
+	}
+	return r.unready.Load()
 }
 
 // wasNotSent reports whether a request failed because there was no connection.

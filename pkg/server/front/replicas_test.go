@@ -243,3 +243,59 @@ func TestReplicasMove(t *testing.T) {
 		t.Errorf("after faulty URLs: %q, %v", got, err)
 	}
 }
+
+// A replica that is about to stop begins no watch. The front learns a second later that it is not ready.
+func TestAWatchIsBegunAtAReplicaThatStays(t *testing.T) {
+	m := newMembers(t)
+	var stops atomic.Bool
+	serve := func(name string) *httptest.Server {
+		return m.serve(func(w http.ResponseWriter, req *http.Request) {
+			if name == "all stop" || name == "stops" && stops.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = io.WriteString(w, name)
+		})
+	}
+	stopping, staying, alsoStopping := serve("stops"), serve("stays"), serve("all stop")
+	watch := func(r *replicas, query string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/api/v1/configmaps"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := r.send(req, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	r := m.replicas(stopping.URL, staying.URL)
+	for _, c := range []struct {
+		stops       bool
+		query, want string
+		status      int
+	}{
+		{false, "?watch=true", "stops", http.StatusOK},
+		{true, "", "stops", http.StatusServiceUnavailable}, // anything else that it refuses, it refuses for another reason
+		{true, "?watch=true", "stays", http.StatusOK},
+		{true, "", "stays", http.StatusOK}, // it is known by now
+	} {
+		stops.Store(c.stops)
+		if status, body := watch(r, c.query); status != c.status || body != c.want {
+			t.Errorf("stops: %t, query %q: %d from %q, want %d from %q", c.stops, c.query, status, body, c.status, c.want)
+		}
+	}
+	r = m.replicas(stopping.URL, alsoStopping.URL)
+	if status, body := watch(r, "?watch=true"); status != http.StatusServiceUnavailable || body != "all stop" {
+		t.Errorf("all refuse a watch, and the client gets %d from %q", status, body)
+	}
+	r = m.replicas(stopping.URL, m.down())
+	if status, body := watch(r, "?watch=true"); status != http.StatusServiceUnavailable || body != "stops" {
+		t.Errorf("one refuses a watch and the other is down, and the client gets %d from %q", status, body)
+	}
+}
