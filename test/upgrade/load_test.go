@@ -47,7 +47,7 @@ type load struct {
 	mu       sync.Mutex
 	phases   []phase
 	requests []request
-	writes   []written
+	writes   []write
 	inflight int
 	most     int
 }
@@ -67,8 +67,8 @@ type request struct {
 	to   tenant
 }
 
-// written is a write that was acknowledged.
-type written struct {
+// write is one that was acknowledged.
+type write struct {
 	shard, key, value string
 	revision          int64
 }
@@ -182,7 +182,7 @@ func (l *load) write(ctx context.Context, n, to int, method, name string) error 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.writes = append(l.writes, written{shard: w.shard, key: w.key(name), value: value, revision: revision})
+	l.writes = append(l.writes, write{shard: w.shard, key: w.key(name), value: value, revision: revision})
 	return nil
 }
 

@@ -87,7 +87,7 @@ var errTooOld = errors.New("too old")
 func (ws *watchers) run(ctx context.Context, w *watcher) {
 	const pause = 100 * time.Millisecond
 	for ctx.Err() == nil {
-		began, err := w.watch(ctx)
+		open, err := w.watch(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -97,7 +97,7 @@ func (ws *watchers) run(ctx context.Context, w *watcher) {
 			for ctx.Err() == nil && w.list(ctx) != nil {
 				wait(ctx, pause)
 			}
-		case !began:
+		case !open:
 			ws.count(fmt.Sprintf("not begun: %v", err))
 			wait(ctx, pause)
 		default:
@@ -146,8 +146,8 @@ type event struct {
 	}
 }
 
-// watch watches once, and returns why that ended, and whether it had begun.
-func (w *watcher) watch(ctx context.Context) (began bool, err error) {
+// watch watches once, and returns why that ended, and whether it was open.
+func (w *watcher) watch(ctx context.Context) (open bool, err error) {
 	w.mu.Lock()
 	last := w.spans[len(w.spans)-1].last
 	w.mu.Unlock()

@@ -108,8 +108,8 @@ func (r *replicas) order(client uint64) []*replica {
 }
 
 // send sends a request to a replica. If that does not accept a connection, or breaks it during a request that only
-// reads, the next one gets the request; so it does if the replica begins no watch any more. If all refuse, the client is
-// told what the last one said.
+// reads, the next one gets the request; so it does if the replica begins no watch any more. If all refuse, the client
+// is told what the last one said.
 func (r *replicas) send(req *http.Request, client uint64) (answer *http.Response, err error) {
 	var faults []error
 	var refusal *http.Response

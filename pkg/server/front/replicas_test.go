@@ -281,7 +281,8 @@ func TestAWatchIsBegunAtAReplicaThatStays(t *testing.T) {
 		status      int
 	}{
 		{false, "?watch=true", "stops", http.StatusOK},
-		{true, "", "stops", http.StatusServiceUnavailable}, // anything else that it refuses, it refuses for another reason
+		// anything else that it refuses, it refuses for another reason
+		{true, "", "stops", http.StatusServiceUnavailable},
 		{true, "?watch=true", "stays", http.StatusOK},
 		{true, "", "stays", http.StatusOK}, // it is known by now
 	} {
