@@ -11,8 +11,12 @@ import (
 	"github.com/regent-project/regent/pkg/server/format"
 )
 
-// followPause is the time between two watches of the record, if etcd ends one.
-const followPause = time.Second
+const (
+	// followPause is the time between two watches of the record, if etcd ends one.
+	followPause = time.Second
+	// readTimeout is how long a member of etcd may take to tell the record.
+	readTimeout = 5 * time.Second
+)
 
 // KeepReadable watches the record, and returns an error that wraps format.ErrUnreadable once the shard is in a format
 // that this replica does not read: it must then end. Otherwise it returns nil when ctx ends. Call it once Run has
@@ -30,11 +34,14 @@ func (c *Shard) KeepReadable(ctx context.Context) error {
 	}
 }
 
-// watch reads the record, and whatever it becomes until etcd ends the watch.
+// watch reads the record, and whatever it becomes until etcd ends the watch. A member of etcd that is cut off from the
+// others ends it, so that another one tells.
 func (c *Shard) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	now, err := c.client.Get(ctx, c.key)
+	reading, done := context.WithTimeout(ctx, readTimeout)
+	now, err := c.client.Get(reading, c.key)
+	done()
 	if err != nil {
 		return nil //nolint:nilerr // etcd is away, as /readyz says: another watch begins after the pause
 	}

@@ -118,7 +118,7 @@ func (c *Shard) Run(ctx context.Context) error {
 }
 
 func (c *Shard) try(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	err := c.compare(ctx, c.authority.Load())
 	if err != nil {

@@ -139,8 +139,10 @@ func (r *replicas) send(req *http.Request, client uint64) (answer *http.Response
 		}
 		// The fault may be this request's own, or its client's. Others go elsewhere only if the replica is of
 		// no use to them.
-		if !one.unready.Load() && (wasNotSent(err) || !one.isReady(req.Context())) {
+		if wasNotSent(err) {
 			one.unready.Store(true)
+		} else {
+			one.isOfUse(req)
 		}
 		if !wasNotSent(err) && (!readOnly(req.Method) || req.Body != nil) {
 			return nil, err // it may have been carried out
@@ -159,10 +161,16 @@ func (r *replica) beginsNoWatch(req *http.Request, resp *http.Response) bool {
 	if resp.StatusCode != http.StatusServiceUnavailable || !isWatch(req) {
 		return false
 	}
-	if !r.unready.Load() && !r.isReady(req.Context()) {
+	return !r.isOfUse(req)
+}
+
+// isOfUse reports whether a replica is ready that has failed a request, and remembers if it is not. The client may go
+// away meanwhile, which says nothing about the replica.
+func (r *replica) isOfUse(req *http.Request) bool {
+	if !r.unready.Load() && !r.isReady(context.WithoutCancel(req.Context())) {
 		r.unready.Store(true)
 	}
-	return r.unready.Load()
+	return !r.unready.Load()
 }
 
 // wasNotSent reports whether a request failed because there was no connection.

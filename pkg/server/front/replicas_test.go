@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"log"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -298,5 +300,39 @@ func TestAWatchIsBegunAtAReplicaThatStays(t *testing.T) {
 	r = m.replicas(stopping.URL, m.down())
 	if status, body := watch(r, "?watch=true"); status != http.StatusServiceUnavailable || body != "stops" {
 		t.Errorf("one refuses a watch and the other is down, and the client gets %d from %q", status, body)
+	}
+}
+
+// A client that goes away while the front asks whether its replica is ready takes the replica away from nobody.
+func TestAClientThatGoesAwayMakesNoReplicaUnready(t *testing.T) {
+	m := newMembers(t)
+	for name, fail := range map[string]func(http.ResponseWriter){
+		"a watch that is refused": func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"a broken connection":     func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+	} {
+		ctx, leave := context.WithCancel(t.Context())
+		server := m.serve(func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path != "/readyz" {
+				fail(w)
+				return
+			}
+			leave()
+			select { // whoever gives up with the client is not there for the answer
+			case <-req.Context().Done():
+			case <-time.After(readyPeriod / 4):
+			}
+		})
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/api/v1/configmaps?watch=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := m.replicas(server.URL)
+		if resp, err := r.send(req, 0); err == nil {
+			_ = resp.Body.Close()
+		}
+		if ctx.Err() == nil || r.all[0].unready.Load() {
+			t.Errorf("%s: asked %t, unready %t", name, ctx.Err() != nil, r.all[0].unready.Load())
+		}
+		leave()
 	}
 }
