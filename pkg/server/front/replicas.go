@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -118,9 +119,18 @@ func (r *replicas) send(req *http.Request, client uint64) (answer *http.Response
 			_ = refusal.Body.Close()
 		}
 	}()
+	body, err := keep(req)
+	if err != nil {
+		return nil, err
+	}
 	for _, one := range r.order(client) {
 		out := req.Clone(req.Context())
-		if out.Body != nil { // the transport closes it also if nothing was sent
+		switch {
+		case body != nil:
+			again := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+			out.Body, _ = again()
+			out.GetBody = again
+		case out.Body != nil: // the transport closes it also if nothing was sent
 			out.Body = io.NopCloser(out.Body)
 		}
 		resp, err := one.transport.RoundTrip(out)
@@ -153,6 +163,23 @@ func (r *replicas) send(req *http.Request, client uint64) (answer *http.Response
 		return refusal, nil
 	}
 	return nil, errors.Join(faults...)
+}
+
+// maxKept is how long a body may be that the front can send again, in bytes.
+const maxKept = 64 << 10
+
+// keep reads the body of a request, if it is short. A replica that stops leaves the requests untouched that it had not
+// begun with, and says so; the transport sends those again that it has the body of. It sends none again that may have
+// been carried out: over HTTP/2, which is all that it speaks, whatever a header says.
+func keep(req *http.Request) (body []byte, err error) {
+	if req.Body == nil || req.ContentLength <= 0 || req.ContentLength > maxKept {
+		return nil, nil
+	}
+	body = make([]byte, req.ContentLength)
+	if _, err := io.ReadFull(req.Body, body); err != nil {
+		return nil, fmt.Errorf("cannot read what the client sends: %w", err)
+	}
+	return body, nil
 }
 
 // beginsNoWatch reports whether an answer says that the replica is about to stop: it serves everything then but new

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -115,7 +116,7 @@ func (m *members) ask(r *replicas, method, body string, client uint64) (string, 
 	if err != nil {
 		m.Fatal(err)
 	}
-	if body == "" {
+	if req.GetBody = nil; body == "" { // a server's requests cannot be read twice
 		req.Body = nil
 	}
 	resp, err := r.send(req, client)
@@ -334,5 +335,75 @@ func TestAClientThatGoesAwayMakesNoReplicaUnready(t *testing.T) {
 			t.Errorf("%s: asked %t, unready %t", name, ctx.Err() != nil, r.all[0].unready.Load())
 		}
 		leave()
+	}
+}
+
+// leaveUntouched serves one HTTP/2 connection: it waits for the body of the first request, and then says that it stops,
+// and has begun with none.
+func leaveUntouched(t *testing.T, conn *tls.Conn) {
+	t.Helper()
+	const data, settings, goAway = 0, 4, 7
+	frame := func(kind byte, payload ...byte) {
+		if _, err := conn.Write(append([]byte{0, 0, byte(len(payload)), kind, 0, 0, 0, 0, 0}, payload...)); err != nil {
+			t.Error(err)
+		}
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.CopyN(io.Discard, conn, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
+		t.Error(err)
+	}
+	frame(settings)
+	for header := make([]byte, 9); ; {
+		if _, err := io.ReadFull(conn, header); err != nil {
+			t.Errorf("no body came: %v", err)
+			return
+		}
+		if _, err := io.CopyN(io.Discard, conn, int64(header[0])<<16|int64(header[1])<<8|int64(header[2])); err != nil {
+			t.Error(err)
+		}
+		if header[3] == data {
+			break
+		}
+	}
+	frame(goAway, make([]byte, 8)...)
+	_, _ = io.Copy(io.Discard, conn) // until the client has read that
+}
+
+// A replica that stops may say of a write that it has not begun with it, however much of it was sent. The next one gets
+// it then, once.
+func TestAWriteThatAStoppingReplicaHasNotBegunWithGoesToTheNextOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		fine bool
+	}{
+		"short":         {"something", true},
+		"just kept":     {strings.Repeat("x", maxKept), true},
+		"too much kept": {strings.Repeat("x", maxKept+1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMembers(t)
+			var stopping *httptest.Server
+			stopping = m.serve(nil, func(s *http.Server) {
+				s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) {
+					_ = stopping.Listener.Close()
+					leaveUntouched(t, conn)
+				}}
+			})
+			var got []string
+			staying := m.serve(func(_ http.ResponseWriter, req *http.Request) {
+				body, err := io.ReadAll(req.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				got = append(got, string(body))
+			})
+			_, err := m.ask(m.replicas(stopping.URL, staying.URL), http.MethodPost, c.body, 0)
+			if (err == nil) != c.fine {
+				t.Errorf("the write fails with %v, want it to succeed: %t", err, c.fine)
+			}
+			if want := []string{c.body}; c.fine && !slices.Equal(got, want) || !c.fine && len(got) > 0 {
+				t.Errorf("the replica that stays got %d writes, want %t", len(got), c.fine)
+			}
+		})
 	}
 }
