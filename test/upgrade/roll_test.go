@@ -38,9 +38,13 @@ func install(t *testing.T) *rolled {
 	t.Helper()
 	r := &rolled{T: t, Installation: harness.InstallFrom(t, older(), "eu1", "us1"), recorders: map[string]*history.Recorder{}, after: func(string) {}}
 	for range 2 {
-		r.fronts = append(r.fronts, r.StartFront("--shutdown-delay-duration="+noticed.String()))
+		// One certificate stands for all users here.
+		r.fronts = append(r.fronts, r.StartFront("--shutdown-delay-duration="+noticed.String(), "--max-requests-per-client=0"))
 	}
 	for _, m := range r.All() {
+		for _, one := range m.Replicas {
+			one.Binary = older()
+		}
 		r.recorders[m.Name] = history.Record(t, m.Etcd.Client(t), "/registry")
 	}
 	url := balance(t, r.fronts)
