@@ -73,7 +73,8 @@ type write struct {
 	revision          int64
 }
 
-func startLoad(t *testing.T, config *rest.Config, url string, tenants []tenant, rate int) *load {
+// newLoad lets users in, who have one ConfigMap in each workspace. They begin with start.
+func newLoad(t *testing.T, config *rest.Config, url string, tenants []tenant) *load {
 	t.Helper()
 	l := &load{tenants: tenants, url: url, made: make([]string, len(tenants))}
 	for range clients {
@@ -84,11 +85,15 @@ func startLoad(t *testing.T, config *rest.Config, url string, tenants []tenant, 
 			t.Fatal(err)
 		}
 	}
+	return l
+}
+
+// start has users make so many requests a second.
+func (l *load) start(t *testing.T, rate int) {
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	t.Cleanup(l.finish)
 	l.running.Go(func() { l.run(ctx, rate) })
-	return l
 }
 
 // finish has users go, and returns when the last has its answer.

@@ -50,8 +50,9 @@ func install(t *testing.T) *rolled {
 	url := balance(t, r.fronts)
 	r.populate()
 	config := r.fronts[0].Config("root")
-	r.load = startLoad(t, config, url, r.tenants, *rate)
+	r.load = newLoad(t, config, url, r.tenants)
 	r.watchers = startWatchers(t, config, url, r.tenants, *watches)
+	r.load.start(t, *rate)
 	return r
 }
 
