@@ -13,8 +13,13 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// server is the package of the root module that people install.
-const server = "cmd/server"
+// server returns the package of the root module that people install. Before v0.2.0 it was cmd/server.
+func (t tree) server() string {
+	if exists(filepath.Join(t.root().directory, "cmd", "regent")) {
+		return "cmd/regent"
+	}
+	return "cmd/server"
+}
 
 // check makes a release of the files as they are, in a scratch directory, and does with it what people do: installs the
 // server, and builds programs with each library. Modules of others come from where they always come from.
@@ -77,12 +82,12 @@ func environment(ctx context.Context, scratch, proxy string, t tree) ([]string, 
 
 // install installs the server by its version, and asks it for it.
 func install(ctx context.Context, p place, t tree, version string) error {
-	path := t.root().path() + "/" + server + "@" + version
+	path := t.root().path() + "/" + t.server() + "@" + version
 	fmt.Printf("go install %s\n", path)
 	if err := p.quiet(ctx, "go", "install", path); err != nil {
 		return err
 	}
-	binary := filepath.Join(p.directory, "bin", filepath.Base(server))
+	binary := filepath.Join(p.directory, "bin", filepath.Base(t.server()))
 	said, err := p.ask(ctx, binary, "version")
 	if err != nil {
 		return err
@@ -96,10 +101,10 @@ func install(ctx context.Context, p place, t tree, version string) error {
 
 // find finds all packages of the server by its version, as installing it would.
 func find(ctx context.Context, p place, t tree, version string) error {
-	fmt.Printf("go list -deps %s/%s of %s\n", t.root().path(), server, version)
+	fmt.Printf("go list -deps %s/%s of %s\n", t.root().path(), t.server(), version)
 	for _, command := range [][]string{
 		{"go", "mod", "init", "example.com/server"},
-		{"go", "get", "-tool", t.root().path() + "/" + server + "@" + version},
+		{"go", "get", "-tool", t.root().path() + "/" + t.server() + "@" + version},
 		{"go", "list", "-deps", "tool"},
 	} {
 		if err := p.quiet(ctx, command...); err != nil {

@@ -3,7 +3,8 @@
 //
 //	modules compat   test each library with the newest patches of the Kubernetes versions that it supports
 //	modules check    make a release in a scratch directory, install the server from it, build with each library
-//	modules release  make the commit and the tags of a release, of what is committed: -version v0.2.0
+//	modules release  make the commit and the tags of a release, and what is handed out, of the commit that is recorded
+//	                 for it, or else of the last one: -version v0.2.0
 //	modules versions give the modules that are tested the versions of the root
 //	modules weight   print what a program's module graph gains with a library: -program name=directory
 //
@@ -27,6 +28,7 @@ type options struct {
 	minors   string
 	only     string
 	quick    bool
+	out      string
 	since    string
 	programs programs
 }
@@ -53,6 +55,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.minors, "kubernetes", everyMinor, "compat: minor versions of the k8s.io modules")
 	flags.StringVar(&o.only, "library", "", "compat, weight: the library's directory; empty: compat tests all, weight takes pkg/election")
 	flags.BoolVar(&o.quick, "quick", false, "check: find all that the server is made of, and do not compile it")
+	flags.StringVar(&o.out, "out", "../../../bin/releases", "release: directory in which that of the version gets what is handed out")
 	flags.StringVar(&o.since, "since", "", "weight: a commit to compare with; of one in which the library is no module of its own, its module is taken")
 	flags.Var(&o.programs, "program", "weight: a program, as name=directory of its go.mod; may be given again")
 	if err := flags.Parse(args[1:]); err != nil {

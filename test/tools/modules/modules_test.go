@@ -214,15 +214,69 @@ func TestTheChecksumsAreThoseOfWhatIsTagged(t *testing.T) {
 			t.Errorf("go.sum:\n%s\nwant %s", sums, want)
 		}
 	}
-	if _, err := tagged(t, root); err == nil || !strings.Contains(err.Error(), "already exists") {
-		t.Errorf("a version is released twice: %v", err)
+}
+
+// A release is made again by whoever doubts it: of the same commit, however the branch has gone on.
+func TestARecordedReleaseIsTheSameWheneverItIsMade(t *testing.T) {
+	root := repository(t, nil)
+	released := git(t, root, "rev-parse", "HEAD")
+	first, err := tagged(t, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := "# which is which\nv0.2.0 " + strings.Repeat("0", 40) + "\n" + version + " " + released + "\n"
+	commitFile := func(name, text string) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		git(t, root, "add", ".")
+		git(t, root, "commit", "-q", "-m", name)
+	}
+	commitFile("pkg/a/more.go", "package a\n")
+	if again, err := tagged(t, root); err == nil || !strings.Contains(err.Error(), version+" is another commit") {
+		t.Errorf("a version is made of two commits: %s, %v", again, err)
+	}
+	commitFile(record, lines)
+	if err := os.WriteFile(filepath.Join(root, "new.txt"), nil, 0o600); err != nil { // no part of what is recorded
+		t.Fatal(err)
+	}
+	git(t, root, "config", "user.name", "another")
+	if again, err := tagged(t, root); err != nil || again != first {
+		t.Errorf("made again it is %s (%v), want %s", again, err, first)
+	}
+	for says, text := range map[string]string{
+		"want a version and its whole commit": version + " " + released[:8] + "\n",
+		"is not newer than":                   version + " " + released + "\nv0.2.0 " + released + "\n",
+		"is not in this repository":           version + " " + strings.Repeat("1", 40) + "\n",
+	} {
+		commitFile(record, text)
+		if _, err := tagged(t, root); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %s", text, err, says)
+		}
+	}
+}
+
+func TestTheRecordOfReleasesCanBeRead(t *testing.T) {
+	const root = "../../.."
+	if _, err := recorded(root, ""); err != nil {
+		t.Error(err)
+	}
+	if commit, err := recorded(root, "v0.1.0"); err != nil || commit == "" {
+		t.Errorf("v0.1.0: %q, %v", commit, err)
 	}
 }
 
 // tagged makes a release as the command does, but for the check of what is built with it.
 func tagged(t *testing.T, root string) (commit string, err error) {
 	t.Helper()
-	at, err := checkout(t.Context(), root, t.TempDir())
+	from, err := sourceOf(t.Context(), root, version)
+	if err != nil {
+		return "", err
+	}
+	at, err := checkout(t.Context(), root, t.TempDir(), from)
 	if err != nil {
 		return "", err
 	}
@@ -230,7 +284,7 @@ func tagged(t *testing.T, root string) (commit string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if commit, err = commitAll(t.Context(), at, version); err != nil {
+	if commit, err = commitAll(t.Context(), at, version, from); err != nil {
 		return "", err
 	}
 	return commit, tagAll(t.Context(), place{directory: root}, all, version, commit)
