@@ -18,8 +18,8 @@ type distribution struct {
 // checksums is the file that lists what is handed out with the digest of each, as sha256sum reads it.
 const checksums = "SHA256SUMS"
 
-// distribute builds what is handed out of the release's own commit, where the libraries have its version, and not of the
-// branch: so bills of materials name what people can look up.
+// distribute builds what is handed out of the release's own commit, where the libraries have its version, and not of
+// the branch: so bills of materials name what people can look up.
 func distribute(ctx context.Context, git place, scratch, proxy string, t tree, d distribution) error {
 	env, err := environment(ctx, scratch, proxy, t)
 	if err != nil {

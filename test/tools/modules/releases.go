@@ -14,7 +14,8 @@ import (
 // record is the file that says which commit is which release: a line each, as "v0.1.0 <commit>", the oldest first.
 const record = "test/releases/releases.txt"
 
-// recorded returns the commit of a version that was released; empty if it was not. Lines that begin with # are comments.
+// recorded returns the commit of a version that was released; empty if it was not. Lines that begin with # are
+// comments.
 func recorded(root, version string) (commit string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(record)))
 	if errors.Is(err, fs.ErrNotExist) {
