@@ -130,6 +130,10 @@ release-check: ## make a release in a scratch directory, install the server from
 release: ## make the commit and the tags of a release, and what is handed out, below bin/releases: make release VERSION=v0.2.0 (docs/RELEASING.md)
 	$(modules) release -version '$(VERSION)'
 
+.PHONY: module-path
+module-path: ## give all modules another path, which whoever hosts the repository decides: make module-path TO=example.org/team/regent
+	$(modules) rename -path '$(TO)'
+
 .PHONY: weight
 weight: ## print what the module graph of programs gains with pkg/election: make weight SINCE=commit LIBRARY=pkg/election/perterm PROGRAMS="kcp=directory ..." (docs/RELEASING.md)
 	$(modules) weight $(if $(LIBRARY),-library '$(LIBRARY)') $(if $(SINCE),-since '$(SINCE)') $(foreach p,$(PROGRAMS),-program '$(p)')
