@@ -68,7 +68,7 @@ func newCommand() *cobra.Command {
 		groupLook:    {newStatus(), newControllers(), newTerms(), newTop(), newDoctor(), newUI()},
 		groupUse:     {newWS()},
 		groupRun:     {newDev(), newStart(), newFront()},
-		groupOperate: {newStepDown(), newForgetReplica(), newShard(), newPKI()},
+		groupOperate: {newStepDown(), newForgetReplica(), newUpgrade(), newShard(), newPKI()},
 		"":           {newVersion()},
 	} {
 		for _, c := range commands {

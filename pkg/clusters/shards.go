@@ -53,6 +53,9 @@ const (
 	RemoteExtraPrefix = "X-Remote-Extra-"
 )
 
+// FrontAgent begins the User-Agent of what fronts ask for themselves. Their version follows.
+const FrontAgent = "regent-front/"
+
 // CountedAsHeader is how a front learns for whom the requests with a token count, so that a user with many tokens has
 // no more than one with a certificate. A shard answers a request that has this header with the header: the value is
 // the name under which its limits count whoever has sent the request, escaped. Nobody learns more by it than their own

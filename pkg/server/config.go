@@ -18,6 +18,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/authentication"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/etcd"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/webhooks"
@@ -105,6 +106,9 @@ type Settings struct {
 	// Etcd says which etcd to use, if none is embedded. EtcdPrefix begins all keys.
 	Etcd       storagebackend.TransportConfig
 	EtcdPrefix string
+	// Formats are what this program reads of what is stored. Zero stands for those of this version: only tests of
+	// upgrades have others.
+	Formats format.Formats
 
 	// Detect says how often standbys look for signs of life of the leader's process (its Interval and Misses, 0 for
 	// the defaults), if Election.Detection is not off. The server sets its other fields. ProbePort is the port,

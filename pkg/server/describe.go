@@ -41,7 +41,7 @@ func (s *Server) newDescriber(store *store, caches *caches, elections *elections
 		Shard: s.cfg.Shard, Replica: s.name, Instance: s.instance, URL: s.replicaURL(), BaseURL: s.cfg.BaseURL, Capacity: s.cfg.Capacity, Started: time.Now(),
 		Leader: endpoints.Candidate{Elector: elections.leader, Lease: namespace + "/" + s.cfg.Election.Name},
 		Terms:  terms, Book: s.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
-		Etcd: store.describe, Aside: store.aside, Fronts: s.identity.Fronts, Certificates: s.certificates,
+		Formats: store.shard.Formats, Etcd: store.describe, Aside: store.aside, Fronts: s.identity.Fronts, Certificates: s.certificates,
 		Checks: []healthz.HealthChecker{
 			// as the process has last seen it
 			healthz.NamedCheck("etcd", func(*http.Request) error { return store.etcd.Latest() }),

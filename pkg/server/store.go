@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
@@ -74,7 +75,7 @@ func (s *store) open(ctx context.Context, of *Server) (err error) {
 	s.space = etcdcheck.NewSpace(s.Etcd(), limits.Fit)
 	s.shard = etcdcheck.NewShard(s.Etcd(), etcdcheck.Config{
 		Shard: cfg.Shard, Prefix: cfg.EtcdPrefix, Directory: filepath.Join(cfg.RootDirectory, pkiDirectory), Secrets: secrets,
-		Formats: format.Ours(build.Info().GitVersion),
+		Formats: cmp.Or(cfg.Formats, format.Ours(build.Info().GitVersion)),
 	}, of.keys.Bundle())
 	if s.customs, err = custom.Open(storage.NewRESTOptionsGetter(s.Client, func(schema.GroupResource) (storage.Encoding, error) { return custom.Encoding(), nil })); err != nil {
 		return err

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/regent-project/regent/test/e2e/harness"
@@ -56,4 +58,49 @@ func TestReplicasEndIfTheShardIsInAFormatThatTheyDoNotReadI15(t *testing.T) {
 	if status, body := replicas[0].Get("/readyz"); status != http.StatusOK {
 		t.Errorf("not ready: %d %s", status, body)
 	}
+}
+
+// I15: an operator has a shard go on to a newer format when all its replicas read it, and not before. From then on
+// replicas that do not read it end.
+func TestAShardGoesOnToAFormatWhenAllItsReplicasReadItI15(t *testing.T) {
+	t.Parallel()
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	old := shard.Start(t, "old")
+	create(t, []*harness.Replica{old}, "root", "before")
+	shard.Binary = harness.Program(t, "faulty")
+	fresh := []*harness.Replica{shard.Start(t, "fresh", "--formats=2"), shard.Start(t, "other", "--formats=2")}
+	regent := func(args ...string) (said string, code int) {
+		t.Helper()
+		cmd := harness.Command(t, "regent", append(args, "--kubeconfig="+filepath.Join(fresh[0].Root, "admin.kubeconfig"), "--server="+fresh[0].URL)...)
+		out, _ := cmd.CombinedOutput()
+		return strings.Join(strings.Fields(string(out)), " "), cmd.ProcessState.ExitCode()
+	}
+	if said, code := regent("upgrade", "finalize"); code != 1 || !strings.Contains(said, "reads no format after 1") {
+		t.Errorf("with a replica that does not read it: %d, %s", code, said)
+	}
+	if said, code := regent("upgrade", "status"); code != 0 || !strings.Contains(said, "It is kept from format 2") {
+		t.Errorf("it does not say what keeps the shard: %d, %s", code, said)
+	}
+	old.Signal(syscall.SIGTERM)
+	if code := old.Wait(); code != 0 {
+		t.Fatalf("%s ended with %d", old.Name(), code)
+	}
+	harness.Eventually(t, "nothing keeps the shard from format 2", func() bool {
+		said, code := regent("upgrade", "status")
+		return code == 0 && strings.Contains(said, "regent upgrade finalize --shard=root")
+	})
+	for range 2 { // the second time there is nothing to do
+		if said, code := regent("upgrade", "finalize"); code != 0 || !strings.Contains(said, "shard root is in format 2, which versions from v9.0.0 on read") {
+			t.Errorf("without it: %d, %s", code, said)
+		}
+	}
+	old.Binary = harness.Binary("regent")
+	old.Again()
+	if code := old.Wait(); code != 2 || !strings.Contains(old.Log(), "it is in format 2, which versions from v9.0.0 on read") {
+		t.Errorf("one that does not read it ended with %d:\n%s", code, old.Log())
+	}
+	fresh[0].Signal(syscall.SIGTERM)
+	fresh[0].Wait()
+	fresh[0].Again()
+	awaitReady(t, fresh, "root", "before")
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/server/build"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/history"
 	"github.com/regent-project/regent/pkg/server/shards"
 	"github.com/regent-project/regent/pkg/server/status"
@@ -46,6 +47,8 @@ type Describer struct {
 	Others    *shards.Reader
 	// Checks are those of /readyz, of what the process knows by itself.
 	Checks []healthz.HealthChecker
+	// Formats returns which formats this replica reads, and in which one the shard is.
+	Formats func() (format.Formats, format.Record)
 	// Etcd returns the members of etcd, Aside what is stored there and is no object, Fronts those fronts that were
 	// heard, and Certificates when those expire that this replica shows or trusts.
 	Etcd         func() []status.Member
@@ -80,6 +83,10 @@ func (d *Describer) Describe(ctx context.Context) status.Replica {
 	out.Version, out.Started = build.Info().GitVersion, d.Started
 	out.NotReady, out.Certificates, out.Fronts = d.notReady(ctx), d.Certificates(), d.Fronts()
 	out.Etcd, out.Aside = d.Etcd(), d.Aside()
+	reads, stored := d.Formats()
+	out.Format = &status.Format{
+		Stored: int(stored.Format), ReadableFrom: stored.ReadableFrom, Oldest: int(reads.Oldest), Newest: int(reads.Newest), Since: reads.Since,
+	}
 	for _, s := range d.Terms.Status() {
 		out.Controllers = append(out.Controllers, controllerOf(s))
 	}

@@ -3,6 +3,7 @@
 package endpoints
 
 import (
+	"context"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/fairness"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
@@ -28,6 +30,8 @@ type Endpoints struct {
 	// CheckToken refuses a step down that a leader asks for whose term is over.
 	CheckToken edge.CheckToken
 	Survey     *survey.Survey
+	// Raise raises the format of the shard.
+	Raise func(context.Context, format.Format) error
 	// Identity answers what other shards ask about accounts of this one.
 	Identity *identity.Identity
 	// Informers has the workspaces that are searched, and Others reads those of other shards; nil: there are none.
@@ -44,6 +48,7 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 		routing.StepDownPath: &stepDown{
 			elector: e.Elector, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
 		},
+		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}
 	for path, describe := range e.descriptions() {

@@ -24,9 +24,9 @@ func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (StepDownRes
 	leader, url, here := s.survey.Leader()
 	switch {
 	case leader == "":
-		return StepDownResponse{}, notLeading("nobody is known to lead shard %s now: ask again when somebody does", s.shard)
+		return StepDownResponse{}, newConflict("nobody is known to lead shard %s now: ask again when somebody does", s.shard)
 	case here:
-		return StepDownResponse{}, notLeading("the term of replica %s ends already", s.replica)
+		return StepDownResponse{}, newConflict("the term of replica %s ends already", s.replica)
 	}
 	onward, err := s.onward(req, url, asked)
 	if err != nil {

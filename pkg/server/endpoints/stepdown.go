@@ -93,7 +93,7 @@ func (s *stepDown) ask(req *http.Request) (StepDownResponse, error) {
 		return response, err
 	}
 	if shard == "" {
-		return StepDownResponse{}, notLeading("replica %s does not lead: see who does on lease %s in logical cluster %s, or ask with ?%s=%s", s.replica, s.lease, clusters.SystemAdmin, shardParameter, s.shard)
+		return StepDownResponse{}, newConflict("replica %s does not lead: see who does on lease %s in logical cluster %s, or ask with ?%s=%s", s.replica, s.lease, clusters.SystemAdmin, shardParameter, s.shard)
 	}
 	return s.passOn(req, wish)
 }
@@ -132,7 +132,7 @@ func (s *stepDown) askHere(req *http.Request, wish stepDownRequest) (StepDownRes
 		reason += ": " + strings.Join(strings.FieldsFunc(wish.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
 	if now := s.elector.Status(); wish.epoch != 0 && wish.epoch != now.Epoch && now.Leader == s.replica {
-		return StepDownResponse{}, notLeading("the term of epoch %d is over: replica %s leads in epoch %d", wish.epoch, s.replica, now.Epoch)
+		return StepDownResponse{}, newConflict("the term of epoch %d is over: replica %s leads in epoch %d", wish.epoch, s.replica, now.Epoch)
 	}
 	term, err := s.elector.StepDown(reason, wish.To)
 	switch {
@@ -148,7 +148,7 @@ func (s *stepDown) askHere(req *http.Request, wish stepDownRequest) (StepDownRes
 	return StepDownResponse{Replica: s.replica, Holder: term.Token().Holder, Epoch: term.Epoch()}, nil
 }
 
-func notLeading(format string, args ...any) error {
+func newConflict(format string, args ...any) error {
 	return newStatus(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf(format, args...))
 }
 

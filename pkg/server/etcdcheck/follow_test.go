@@ -172,3 +172,42 @@ func TestARollOfTheAuthorityKeepsWhatElseIsInTheRecord(t *testing.T) {
 		t.Errorf("%s names the old authority", now)
 	}
 }
+
+// I15: whoever has upgraded all replicas has the shard go on. Replicas that read the format go on with it, and those
+// that do not end.
+func TestAShardGoesOnToAFormatAndReplicasThatDoNotReadItEndI15(t *testing.T) {
+	f := newFormatted(t)
+	old := f.replica(format.Formats{Version: "v0.1.0", Oldest: 1, Newest: 1, Since: "v0.1.0"})
+	fresh := f.replica(f.cfg.Formats)
+	for _, one := range []*Shard{old, fresh} {
+		if err := one.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.store(f.with(`"format":1`, `"of-a-later-version":true,"format":1`))
+	if reads, stored := fresh.Formats(); reads.Newest != 2 || stored.Format != 1 || stored.ReadableFrom != "v0.1.0" {
+		t.Errorf("it reads %+v, and %+v is stored", reads, stored)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- old.KeepReadable(t.Context()) }()
+	if err := old.Raise(t.Context(), 2); !errors.Is(err, ErrNotReadHere) {
+		t.Errorf("one that does not read it raises it: %v", err)
+	}
+	for range 2 { // the second time nothing is to be done
+		if err := fresh.Raise(t.Context(), 2); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-ended; !errors.Is(err, format.ErrUnreadable) {
+		t.Errorf("one that does not read it goes on: %v", err)
+	}
+	if _, stored := fresh.Formats(); stored.Format != 2 || stored.ReadableFrom != "v0.2.0" {
+		t.Errorf("%+v is stored", stored)
+	}
+	if record := f.stored(); !strings.Contains(record, `"of-a-later-version":true`) {
+		t.Errorf("what other versions know is lost: %s", record)
+	}
+	if err := f.replica(f.cfg.Formats).Run(t.Context()); err != nil {
+		t.Errorf("one that reads it does not begin: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"sync/atomic"
@@ -46,6 +47,8 @@ type Shard struct {
 	authority atomic.Pointer[pki.Bundle]
 	// known is closed when the prefix is known to be this shard's.
 	confirmation chan struct{}
+	// stored is what the record says of the format, as it was last read.
+	stored atomic.Pointer[format.Record]
 	// fault is the error of the last attempt, nil before the first.
 	fault atomic.Pointer[error]
 
@@ -178,17 +181,27 @@ func (c *Shard) read(stored []byte) (shardRecord, error) {
 	if err := json.Unmarshal(stored, &record); err != nil {
 		return shardRecord{}, fmt.Errorf("%w: the record at %s is not readable: %w", ErrOtherShard, c.key, err)
 	}
+	c.stored.Store(&of)
 	return record, nil
 }
 
-// succeed writes authority into the record of the one that has named it as its successor. What else is in the record
-// stays, also what only other versions know. revision is that at which it was read.
+// succeed writes authority into the record of the one that has named it as its successor.
 func (c *Shard) succeed(ctx context.Context, stored []byte, revision int64, authority string) error {
+	if err := c.change(ctx, stored, revision, map[string]any{"ca": authority}); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("The shard's record names the new certificate authority now", "key", c.key)
+	return nil
+}
+
+// change gives fields of the record other values. What else is in the record stays, also what only other versions know.
+// revision is that at which it was read.
+func (c *Shard) change(ctx context.Context, stored []byte, revision int64, values map[string]any) error {
 	record := map[string]any{}
 	if err := json.Unmarshal(stored, &record); err != nil {
 		return fmt.Errorf("cannot decode the shard's record: %w", err)
 	}
-	record["ca"] = authority
+	maps.Copy(record, values)
 	ours, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("cannot encode the shard's record: %w", err)
@@ -198,9 +211,8 @@ func (c *Shard) succeed(ctx context.Context, stored []byte, revision int64, auth
 		return fmt.Errorf("etcd does not answer: %w", err)
 	}
 	if !resp.Succeeded {
-		return errors.New("another replica has changed the shard's record at the same time")
+		return errors.New("another replica has changed the shard's record at the same time: try again")
 	}
-	klog.FromContext(ctx).Info("The shard's record names the new certificate authority now", "key", c.key)
 	return nil
 }
 

@@ -14,6 +14,14 @@ type Format int
 // first is the format of version 0.1.0. Records from before that version name no format, and are in this one.
 const first Format = 1
 
+// OrFirst returns the format, or that of a record which names none.
+func (f Format) OrFirst() Format {
+	if f == 0 {
+		return first
+	}
+	return f
+}
+
 // Formats are what a version reads: all from Oldest to Newest. It begins an empty shard in Newest.
 type Formats struct {
 	// Version is what errors call it.
@@ -46,10 +54,7 @@ var ErrUnreadable = errors.New("this version does not read what the shard has st
 // Check returns nil if this version reads the shard with that record, and otherwise an error that wraps ErrUnreadable
 // and says which versions read it.
 func (f Formats) Check(r Record) error {
-	format := r.Format
-	if format == 0 {
-		format = first
-	}
+	format := r.Format.OrFirst()
 	reads := fmt.Sprintf("format %d", f.Oldest)
 	if f.Newest > f.Oldest {
 		reads = fmt.Sprintf("formats %d to %d", f.Oldest, f.Newest)

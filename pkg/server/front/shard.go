@@ -17,6 +17,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/shards"
 )
 
@@ -50,7 +51,7 @@ func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, erro
 	}
 	asking := roundTrip(func(req *http.Request) (*http.Response, error) { return s.replicas.send(req, ownReads) })
 	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.WithBounds(name, asking)))}
-	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + name, QPS: -1, UserAgent: "regent-front"}, reading); err != nil {
+	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + name, QPS: -1, UserAgent: clusters.FrontAgent + build.Info().GitVersion}, reading); err != nil {
 		return nil, err
 	}
 	s.clusters = s.clients.Metadata.Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))

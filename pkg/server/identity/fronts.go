@@ -11,10 +11,26 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// heardFronts remembers when each front last sent a request to this replica.
-type heardFronts struct{ byName sync.Map } // of time.Time
+// heardFronts remembers when each front last sent a request to this replica, and of which version it said it is.
+type heardFronts struct{ byName, versions sync.Map } // of time.Time and string
 
 func (h *heardFronts) hear(front string) { h.byName.Store(front, time.Now()) }
+
+// longestVersion is how many bytes of a version are kept.
+const longestVersion = 100
+
+// hearVersion notes the version of a front, which asks for itself.
+func (h *heardFronts) hearVersion(front, agent string) {
+	if version, ok := strings.CutPrefix(agent, clusters.FrontAgent); ok {
+		h.versions.Store(front, version[:min(len(version), longestVersion)])
+	}
+}
+
+func (h *heardFronts) version(front string) string {
+	told, _ := h.versions.Load(front)
+	version, _ := told.(string)
+	return version
+}
 
 func (h *heardFronts) last(front string) time.Time {
 	at, _ := h.byName.Load(front)
@@ -39,7 +55,7 @@ func (g *members) list() []status.Front {
 	var out []status.Front
 	for annotation := range root.Annotations {
 		if name, ok := strings.CutPrefix(annotation, clusters.FrontAnnotationPrefix); ok {
-			out = append(out, status.Front{Name: name, Heard: g.fronts.last(name)})
+			out = append(out, status.Front{Name: name, Heard: g.fronts.last(name), Version: g.fronts.version(name)})
 		}
 	}
 	slices.SortFunc(out, func(a, b status.Front) int { return strings.Compare(a.Name, b.Name) })

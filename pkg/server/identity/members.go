@@ -97,7 +97,7 @@ func (m *memberRequests) AuthenticateRequest(req *http.Request) (*authenticator.
 	switch by := resp.User.(*MemberUser); {
 	case by.Kind == pki.KindFront:
 		m.fronts.hear(by.Member.Name)
-		return m.ofFront(req, resp)
+		return m.ofFront(req, resp, by.Member.Name)
 	case by.Kind == pki.KindShard && by.Member.Name == m.own && req.URL.Path == routing.StepDownPath:
 		return m.ofReplica(req, resp)
 	}
@@ -121,7 +121,7 @@ func (m *memberRequests) ofReplica(req *http.Request, resp *authenticator.Respon
 
 // ofFront returns the user for whom a front asks. The front says who that is, or sends the user's token along. It does
 // neither when it asks for itself, and says so of users who are anonymous.
-func (m *memberRequests) ofFront(req *http.Request, resp *authenticator.Response) (*authenticator.Response, bool, error) {
+func (m *memberRequests) ofFront(req *http.Request, resp *authenticator.Response, front string) (*authenticator.Response, bool, error) {
 	switch told, ok, err := m.told.AuthenticateRequest(req); {
 	case err != nil:
 		return nil, false, err
@@ -136,6 +136,7 @@ func (m *memberRequests) ofFront(req *http.Request, resp *authenticator.Response
 	case req.Header.Get("Authorization") != "":
 		return nil, false, nil // whoever knows the token says whose it is
 	}
+	m.fronts.hearVersion(front, req.UserAgent()) // what users send along is not what it says
 	return resp, true, nil
 }
 

@@ -33,6 +33,7 @@ const (
 	kindCertificate      kind = "certificate"
 	kindShardFull        kind = "shard-full"
 	kindVersions         kind = "versions"
+	kindSkew             kind = "skew"
 	kindClock            kind = "clock"
 )
 
@@ -107,6 +108,7 @@ var about = map[kind]struct {
 	kindCertificate:      {MatterCertificates, "docs/CERTIFICATES.md#certificates"},
 	kindShardFull:        {MatterRoom, "docs/SHARDS.md#planning"},
 	kindVersions:         {MatterVersions, "docs/UPGRADE.md#roll-a-shard"},
+	kindSkew:             {MatterVersions, "docs/UPGRADE.md#skew"},
 	kindClock:            {MatterClocks, "docs/OPERATIONS.md#problems"},
 }
 

@@ -31,6 +31,8 @@ const (
 	FarewellPath = "/regent/v1/farewell"
 	// TopPath answers with the Top of the replica that was asked: what its clients asked for, by logical cluster.
 	TopPath = "/regent/v1/top"
+	// FormatPath takes POST with a Finalize, and raises the format of the shard.
+	FormatPath = "/regent/v1/format"
 )
 
 // Installation is a tree of workspaces on one or more shards.
@@ -83,6 +85,9 @@ type Front struct {
 	// Heard is when a replica last had a request of it, by that replica's clock; zero: never. In an Installation it
 	// is the latest of all replicas.
 	Heard time.Time `json:"heard,omitzero"`
+	// Version is what the front runs, as it has said when it last asked for itself; empty: it runs one before
+	// v0.2.0, or has not asked yet.
+	Version string `json:"version,omitempty"`
 }
 
 // Replica is one server process of a shard.
@@ -102,6 +107,9 @@ type Replica struct {
 	Started time.Time `json:"started,omitzero"`
 	// Observed is when the replica answered, by its own clock.
 	Observed time.Time `json:"observed,omitzero"`
+	// Format says which formats of what is stored the replica reads. Nil: it runs a version before v0.2.0, which
+	// reads the first one.
+	Format *Format `json:"format,omitempty"`
 	// NotReady are the checks of /readyz that fail, with their errors.
 	NotReady []Check `json:"notReady,omitempty"`
 	// Election is about the shard's Lease. Electing is about the Lease of those who elect the leader, in mode
@@ -133,6 +141,12 @@ type Farewell struct {
 	// Replica and Instance are Name and Instance of the one that ends.
 	Replica  string `json:"replica"`
 	Instance string `json:"instance,omitempty"`
+}
+
+// Finalize asks a replica to raise the format of its shard.
+type Finalize struct {
+	// To is the format, as Upgrade has it: if that has changed meanwhile, nothing is done.
+	To int `json:"to"`
 }
 
 // Check is a check of /readyz that fails.

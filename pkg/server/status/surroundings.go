@@ -142,8 +142,14 @@ func shardHasRoom(s *shardView) {
 	s.add(severity, "", kindShardFull, what, "Add a shard, or raise the limit of this one:", "$ regent shard add --help")
 }
 
+// versionsAgree looks at replicas and fronts.
 func versionsAgree(d *diagnosis) {
 	var versions by
+	for _, f := range d.of.Fronts {
+		if f.Version != "" {
+			versions.add(f.Version, "front "+f.Name)
+		}
+	}
 	for _, s := range d.of.Shards {
 		for _, r := range s.Replicas {
 			if r.Fault == "" && r.Version != "" {
@@ -155,11 +161,15 @@ func versionsAgree(d *diagnosis) {
 		return
 	}
 	slices.Sort(versions.things)
+	if older, newer, minors := farthest(versions.things); minors > MaxSkew {
+		d.add(Problem{Severity: Warning, What: fmt.Sprintf("Between %s (%s) and %s (%s) are more minor versions than one. No test has such versions meet.", older, versions.names(older), newer, versions.names(newer))}, kindSkew,
+			[]string{"Go on from one minor version to the next, in all processes, before you take the one after it."})
+	}
 	var all []string
 	for _, v := range versions.things {
 		all = append(all, fmt.Sprintf("%s (%s)", v, versions.names(v)))
 	}
-	d.add(Problem{Severity: Notice, What: "Replicas run different versions: " + strings.Join(all, "; ") + "."}, kindVersions,
+	d.add(Problem{Severity: Notice, What: "Servers run different versions: " + strings.Join(all, "; ") + "."}, kindVersions,
 		[]string{"This is normal during a roll. Otherwise upgrade the rest: standbys first, the leader last."})
 }
 

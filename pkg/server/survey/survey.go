@@ -173,20 +173,27 @@ func (s *Survey) askShards(ctx context.Context) status.Installation {
 	return out
 }
 
-// mergeFronts returns fronts with when any replica last had a request of each. Clocks that are ahead do not count.
+// mergeFronts returns fronts with when any replica last had a request of each, and the version of which they have told
+// that replica or, if none, another one. Clocks that are ahead do not count.
 func mergeFronts(fronts []status.Front, by []status.Shard, now time.Time) []status.Front {
 	last := map[string]time.Time{}
+	versions := map[string]string{}
 	for _, shard := range by {
 		for _, r := range shard.Replicas {
 			for _, f := range r.Fronts {
-				if f.Heard.After(last[f.Name]) {
+				latest := f.Heard.After(last[f.Name])
+				if latest {
 					last[f.Name] = f.Heard
+				}
+				if f.Version != "" && (latest || versions[f.Name] == "") {
+					versions[f.Name] = f.Version
 				}
 			}
 		}
 	}
 	fronts = slices.Clone(fronts)
 	for n, f := range fronts {
+		fronts[n].Version = cmp.Or(versions[f.Name], f.Version)
 		if at := last[f.Name]; at.After(now) {
 			fronts[n].Heard = now
 		} else if at.After(f.Heard) {

@@ -14,6 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/catalog"
 	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/options"
 )
 
@@ -37,6 +38,7 @@ func run(args []string) error {
 	mode := flags.String("writer", "", "fenced or unfenced: add a controller that writes all the time, as leaders do, or without a token; once: one that writes when its term begins")
 	record := flags.String("writer-record", "", "file for the writer's record of the register")
 	pause := flags.Duration("writer-pause", 10*time.Millisecond, "how long each hand of the writer rests after a write, on average")
+	formats := flags.Int("formats", 0, "the newest format of what is stored that the server reads, as a later version would; 0: that of this one")
 	shutdown := flags.Duration("shutdown-timeout", 0, "the server's shutdown timeout")
 	var held ballast
 	held.addFlags(flags)
@@ -62,6 +64,9 @@ func run(args []string) error {
 		return err
 	}
 	cfg.ShutdownTimeout = *shutdown
+	if *formats > 0 {
+		cfg.Formats = format.Formats{Version: "v9.0.0", Oldest: 1, Newest: format.Format(*formats), Since: "v9.0.0"}
+	}
 	if writer != nil {
 		writer.cfg, writer.pause = cfg, *pause
 	}

@@ -262,6 +262,31 @@ func TestAProblemThatGetsOlderIsNoChange(t *testing.T) {
 	}
 }
 
+func TestUpgrades(t *testing.T) {
+	replica := func(name, version string, newest int) status.Replica {
+		return status.Replica{Name: name, Version: "v1.37.2+regent." + version, Format: &status.Format{Stored: 1, ReadableFrom: "v0.1.0", Oldest: 1, Newest: newest, Since: "v0.3.0"}}
+	}
+	of := status.Installation{
+		Fronts: []status.Front{{Name: "front-0", Version: "v1.37.2+regent.v0.3.0"}, {Name: "front-1"}},
+		Shards: []status.Shard{
+			{Name: "root", Replicas: []status.Replica{replica("a", "v0.3.0", 2), replica("b", "v0.3.0", 2)}},
+			{Name: "eu1", Replicas: []status.Replica{replica("a", "v0.3.0", 2), replica("b", "v0.2.1", 1), {Name: "c", Fault: "connection refused"}}},
+			{Name: "us1", Replicas: []status.Replica{replica("a", "v0.2.1", 1)}},
+			{Name: "ap1", Fault: "connection refused"},
+		},
+	}
+	for name, format := range map[string]string{"upgrade status": view.Table, "upgrade status json": view.JSON} {
+		var text bytes.Buffer
+		if err := view.Upgrade(&text, look(format), view.VersionsOf(of, "v1.37.2+regent.v0.3.0")); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, text.String())
+		if format == view.Table {
+			narrow(t, name, text.String())
+		}
+	}
+}
+
 func TestTop(t *testing.T) {
 	rows := []view.Row{
 		{Shard: "root", Replica: statustest.A, State: "leading", Requests: 1234.5, Writes: 99.4, Refused: 0.5, Failed: 0, P99: 0.2, Now: 3, Watches: 120, Connections: 40, Etcd: 300, CPU: 1.25, Memory: 210 << 20, TooMany: 2, Fenced: 0},

@@ -182,7 +182,11 @@ func (x *patient) version() {
 		return
 	}
 	if !x.check("its version", its == x.Version, "%s, this program is %s", its, x.Version) {
-		x.add(status.Notice, "client-version", fmt.Sprintf("Replica %s runs %s, and this program is %s: one may not understand all that the other says.", x.Name, its, x.Version),
+		severity := status.Notice
+		if minors, known := status.Skew(its, x.Version); known && minors > status.MaxSkew {
+			severity = status.Warning
+		}
+		x.add(severity, "client-version", fmt.Sprintf("Replica %s runs %s, and this program is %s: one may not understand all that the other says.", x.Name, its, x.Version),
 			"Use the version of regent that the replicas run.")
 	}
 }

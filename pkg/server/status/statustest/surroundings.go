@@ -64,6 +64,9 @@ func surroundings() []Fault {
 		}),
 		lone("a certificate has expired", []string{"certificate"}, func(_, b *status.Replica) { b.Certificates[1].Expires = Now.Add(-time.Minute) }),
 		lone("versions differ", []string{"versions"}, func(_, b *status.Replica) { b.Version = "v1.37.2+regent.2" }),
+		lone("minor versions are left out", []string{"skew", "versions"}, func(a, b *status.Replica) {
+			a.Version, b.Version = "v1.37.2+regent.v0.1.3", "v1.37.2+regent.v0.3.0"
+		}),
 		lone("a clock is ahead", []string{"clock"}, func(_, b *status.Replica) { b.Observed = Now.Add(2500 * time.Millisecond) }),
 		lone("a clock is behind", []string{"clock"}, func(_, b *status.Replica) { b.Observed = Now.Add(-time.Minute) }),
 		{"the clock of whoever answers is ahead", []string{"clock"}, ahead()},
