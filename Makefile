@@ -226,7 +226,7 @@ figures: ## say which commits the docs' figures are of, if they are older than t
 .PHONY: fmt
 fmt: ## format Go files, and wrap their comments and the pages of docs at 120 columns
 	gofmt -w *.go cmd examples pkg test
-	$(GO) run ./test/tools/wrap docs.go cmd examples pkg test docs README.md CONTRIBUTING.md CHANGELOG.md
+	$(GO) run ./test/tools/wrap docs.go cmd examples pkg test docs README.md CONTRIBUTING.md CHANGELOG.md CODE_OF_CONDUCT.md GOVERNANCE.md
 
 .PHONY: generate
 generate: ## write generated code and docs/reference anew
