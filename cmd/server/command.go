@@ -67,7 +67,7 @@ func newCommand() *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook:    {newStatus(), newControllers(), newTerms(), newTop(), newDoctor(), newUI()},
 		groupUse:     {newWS()},
-		groupRun:     {newDev(), newStart(), newFront()},
+		groupRun:     {newDev(), newStart(), newFront(), newEtcd()},
 		groupOperate: {newStepDown(), newForgetReplica(), newUpgrade(), newShard(), newPKI()},
 		"":           {newVersion()},
 	} {
