@@ -9,8 +9,8 @@ import (
 // direction, and nobody is told. All methods may be called at any time.
 type link struct {
 	mu      sync.Mutex
-	target  string
-	changed *sync.Cond // of cut and closed
+	changed *sync.Cond // of all below
+	target  string     // empty: not known yet, and connections wait
 	cut     map[*Process]bool
 	closed  bool
 	open    map[net.Conn]bool // both ends of each connection; true: a balancer has led it here
@@ -26,6 +26,7 @@ func (l *link) setTarget(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = address
+	l.changed.Broadcast()
 }
 
 // setCut cuts the link for one of those at its ends, or heals what it has cut. The link stays cut as long as the other
@@ -86,15 +87,16 @@ func (l *link) leave(c net.Conn) {
 	l.changed.Broadcast()
 }
 
-// pass waits until what a connection has brought may pass. It returns false if it never may: the connection is closed.
-func (l *link) pass(of net.Conn) bool {
+// pass waits until what a connection has brought may pass, to where it returns. It returns false if it never may: the
+// connection is closed.
+func (l *link) pass(of net.Conn) (target string, may bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	isOpen := func() bool { _, open := l.open[of]; return open }
-	for len(l.cut) > 0 && isOpen() {
+	for (l.target == "" || len(l.cut) > 0) && isOpen() {
 		l.changed.Wait()
 	}
-	return isOpen()
+	return l.target, isOpen()
 }
 
 // carry forwards a connection until either side closes it, or the link does.
@@ -103,12 +105,10 @@ func (l *link) carry(client net.Conn, balanced bool) {
 		return
 	}
 	defer l.leave(client)
-	if !l.pass(client) {
+	target, may := l.pass(client)
+	if !may {
 		return
 	}
-	l.mu.Lock()
-	target := l.target
-	l.mu.Unlock()
 	server, err := net.Dial("tcp", target) //nolint:noctx // loopback answers at once, or refuses
 	if err != nil || !l.enter(server, balanced) {
 		return
@@ -128,7 +128,7 @@ func (l *link) copy(to, from net.Conn) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			if !l.pass(from) {
+			if _, may := l.pass(from); !may {
 				return
 			}
 			if _, err := to.Write(buffer[:n]); err != nil {

@@ -70,10 +70,12 @@ func start(ctx context.Context, o options, program, directory, logs string) (s *
 		s.Shards = append(s.Shards, shard)
 	}
 	s.Shard = s.Shards[0]
-	if err := all(s.Shards, func(one *Shard) error { return one.startEtcd(ctx) }); err != nil {
-		return s, err
+	// The replicas start beside their etcd, and wait for it.
+	starts := []func() error{func() error { return s.startReplicas(ctx) }}
+	for _, one := range s.Shards {
+		starts = append(starts, func() error { return one.Etcd.serve(ctx) })
 	}
-	if err := s.startReplicas(ctx); err != nil {
+	if err := all(starts, func(start func() error) error { return start() }); err != nil {
 		return s, err
 	}
 	if err := s.install(ctx); err != nil {

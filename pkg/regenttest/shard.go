@@ -91,6 +91,9 @@ func (s *Server) newShard(name string) (*Shard, error) {
 	shard := &Shard{Name: name, server: s, directory: filepath.Join(s.directory, name)}
 	at := filepath.Join(shard.directory, "etcd")
 	shard.Etcd = s.newProcess(name+"-etcd", "client-port", "etcd", "--directory="+at)
+	if err := etcdKey(filepath.Join(at, "pki")); err != nil {
+		return nil, fmt.Errorf("cannot make the key of an etcd: %w", err)
+	}
 	shard.Etcd.said, shard.Etcd.ready = filepath.Join(at, "lock"), etcdReady
 	for n := range s.options.replicas {
 		r := &Replica{server: s, way: newLink("")}
@@ -136,9 +139,6 @@ func etcdReady(_ context.Context, p *Process) error {
 	}
 	return nil
 }
-
-// startEtcd starts the shard's etcd, and returns when it serves.
-func (s *Shard) startEtcd(ctx context.Context) error { return s.Etcd.serve(ctx) }
 
 // startReplicas starts the shard's replicas, with further flags, and returns when all serve.
 func (s *Shard) startReplicas(ctx context.Context, more ...string) error {

@@ -1,6 +1,7 @@
 package regenttest
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -41,20 +44,37 @@ func (s *Server) sign(subject pkix.Name) (certPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the authority: %w", err)
 	}
+	return issue(&x509.Certificate{Subject: subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, &authority)
+}
+
+// etcdKey writes the key with which an etcd and its replicas prove themselves to each other: the etcd would make it, and
+// the replicas need it to start beside it.
+func etcdKey(directory string) error {
+	cert, key, err := issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "regenttest"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(directory, 0o700), os.WriteFile(filepath.Join(directory, "mutual.key"), key, 0o600), os.WriteFile(filepath.Join(directory, "mutual.crt"), cert, 0o600))
+}
+
+// issue makes a key, and a certificate for it by an authority; nil: by itself.
+func issue(template *x509.Certificate, authority *tls.Certificate) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make a key: %w", err)
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return nil, nil, fmt.Errorf("cannot make a serial number: %w", err)
 	}
 	const validity = 24 * time.Hour
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	template.NotBefore, template.NotAfter, template.KeyUsage = time.Now().Add(-time.Hour), time.Now().Add(validity), x509.KeyUsageDigitalSignature
+	issuer, signer := template, crypto.PrivateKey(key)
+	if authority != nil {
+		issuer, signer = authority.Leaf, authority.PrivateKey
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, authority.Leaf, key.Public(), authority.PrivateKey)
+	cert, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), signer)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot sign a certificate: %w", err)
 	}
