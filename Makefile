@@ -50,11 +50,11 @@ prove    = $(GO) run ./test/tools/prove
 
 .PHONY: test
 test: bin/programs $(started) ## run all tests, what starts goroutines with the race detector if there is a C compiler (some: make test ONLY="pkg/election/... pkg/clusters" RUN=TestName)
-	@$(prove) test -race=$(if $(RACE),true,false) $(if $(RUN),-run '$(RUN)') $(ONLY)
+	@REGENT=$(CURDIR)/bin/regent $(prove) test -race=$(if $(RACE),true,false) $(if $(RUN),-run '$(RUN)') $(ONLY)
 
 .PHONY: measure
 measure: bin/programs $(started) ## run all tests, and write into docs/reference/tests.md what each takes
-	@$(prove) test -race=$(if $(RACE),true,false) -table
+	@REGENT=$(CURDIR)/bin/regent $(prove) test -race=$(if $(RACE),true,false) -table
 
 .PHONY: plan
 plan: ## say what .ci/run does with this change, and for how long (SINCE=commit before the change)

@@ -45,6 +45,8 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"pki", "roll", "forward"}, "forward"},
 		{[]string{"pki", "certify"}, "memberships"},
 		{[]string{"pki", "roll", "begin", "now"}, "now"},
+		{[]string{"etcd", "--directory="}, "--directory"},
+		{[]string{"etcd", "--client-port=65536"}, "--client-port"},
 		{[]string{"dev", "--replicas=0"}, "--replicas"},
 		{[]string{"dev", "extra"}, "extra"},
 		{[]string{"dev", "--", "--bogus"}, "--bogus"},

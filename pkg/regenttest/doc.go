@@ -18,8 +18,8 @@
 //   - the file that $REGENT names
 //   - a regent of this library's version that an earlier test has built
 //   - a regent of this library's version on the PATH, or where go install puts programs
-//   - this library's version, which is built: that takes minutes, once. A library that is replaced by a directory is built
-//     from the repository that has it.
+//   - this library's version, which is built: that takes minutes, once. A library that is replaced by a directory is
+//     built from the repository that has it.
 //
 // # One server for many tests
 //

@@ -52,6 +52,8 @@ func (f *fake) Errorf(format string, args ...any) {
 	f.Logf(format, args...)
 }
 
-func (f *fake) Logf(format string, args ...any) { f.said = append(f.said, fmt.Sprintf(format, args...)) }
+func (f *fake) Logf(format string, args ...any) {
+	f.said = append(f.said, fmt.Sprintf(format, args...))
+}
 
 func (f *fake) has(text string) bool { return strings.Contains(strings.Join(f.said, "\n"), text) }

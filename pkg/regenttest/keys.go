@@ -47,8 +47,8 @@ func (s *Server) sign(subject pkix.Name) (certPEM, keyPEM []byte, err error) {
 	return issue(&x509.Certificate{Subject: subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, &authority)
 }
 
-// etcdKey writes the key with which an etcd and its replicas prove themselves to each other: the etcd would make it, and
-// the replicas need it to start beside it.
+// etcdKey writes the key with which an etcd and its replicas prove themselves to each other: the etcd would make it,
+// and the replicas need it to start beside it.
 func etcdKey(directory string) error {
 	cert, key, err := issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "regenttest"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},

@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// endsWithParent has the system kill the process that attr starts when this one ends, however it ends: a process that is
-// paused, too, which hears nothing from the parent's pipe. The system does so when the thread ends that has started the
-// process: so the goroutine keeps its thread until over is called, which must be after the process has ended.
+// endsWithParent has the system kill the process that attr starts when this one ends, however it ends: a process that
+// is paused, too, which hears nothing from the parent's pipe. The system does so when the thread ends that has started
+// the process: so the goroutine keeps its thread until over is called, which must be after the process has ended.
 func endsWithParent(attr *syscall.SysProcAttr) (over func()) {
 	runtime.LockOSThread()
 	attr.Pdeathsig = syscall.SIGKILL
 	return runtime.UnlockOSThread
 }
 
-// isPaused reports whether all threads of a process are stopped. After SIGSTOP one of them has to run first, which takes
-// a while on a busy machine, and the others go on until then.
+// isPaused reports whether all threads of a process are stopped. After SIGSTOP one of them has to run first, which
+// takes a while on a busy machine, and the others go on until then.
 func isPaused(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {

@@ -96,6 +96,8 @@ var layers = []struct {
 	{"pkg/election/control/supervisor", []string{"pkg/election", "pkg/election/control", "pkg/election/internal/registry"}},
 	{"pkg/election", []string{"pkg/election/fence", "pkg/election/internal/lease", "pkg/election/internal/registry"}},
 
+	{"pkg/regenttest", nil},
+
 	{"pkg/clusters", nil},
 	{"pkg/server/routing", []string{"pkg/clusters"}},
 	{"pkg/server/storage", []string{"pkg/election/etcdfence", "pkg/election/fence", "pkg/clusters"}},
@@ -157,7 +159,7 @@ var layers = []struct {
 	{"cmd/server/face/ask", []string{"pkg/server/routing", "pkg/server/status", "pkg/server/fetch"}},
 	{"cmd/server/face/view", []string{"cmd/server/face/ask", "cmd/server/workspaces", "pkg/server/status"}},
 	{"cmd/server/workspaces", []string{"pkg/clusters"}},
-	{"cmd/server", []string{".", "cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/format", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
+	{"cmd/server", []string{".", "cmd/server/*", "pkg/server/status", "pkg/controllers/catalog", "pkg/server", "pkg/server/build", "pkg/server/etcd", "pkg/server/format", "pkg/server/front", "pkg/server/installation", "pkg/server/options", "pkg/server/pki"}},
 	{"cmd/server/*", []string{"cmd/server/*", "pkg/election", "pkg/server/etcd", "pkg/server/installation", "pkg/server/pki", "pkg/clusters", "pkg/server/options", "pkg/server/fetch", "pkg/server/status"}},
 	{"examples/manager/*", []string{"pkg/election/leader", "pkg/election/perterm"}},
 	{"examples/*", []string{"pkg/election/fence"}},
@@ -165,7 +167,7 @@ var layers = []struct {
 }
 
 // onlyForTests are packages that no product code may import.
-var onlyForTests = []string{"pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest",
+var onlyForTests = []string{"pkg/regenttest", "pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest",
 	"pkg/server/tracing/tracingtest", "pkg/election/internal/programtest", "pkg/election/internal/registry/registrytest"}
 
 // upstream are packages of others that nothing here may link in.
