@@ -29,6 +29,11 @@ func fails(t *testing.T, test func(t testing.TB)) *fake {
 				clean()
 			}
 		}()
+		defer func() {
+			if with := recover(); with != nil { // as package testing does: it cleans up, and panics again
+				f.Errorf("panic: %v", with)
+			}
+		}()
 		test(f)
 	}()
 	<-ended

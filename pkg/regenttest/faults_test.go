@@ -150,7 +150,7 @@ func TestAProcessThatEndsByItselfFailsTheTest(t *testing.T) {
 	if f.fatal != "" || !f.has("root-replica-0 (pid ") || !f.has("has ended by itself: signal: killed") {
 		t.Errorf("it says %q, %q", f.fatal, f.said)
 	}
-	if !f.has("---- root-etcd (pid ") || !f.has("---- root-replica-0 (pid ") || !f.has(`"Serving`) {
+	if !f.has("---- root-etcd (pid ") || !f.has("---- root-replica-0 (pid ") || !f.has("Serving securely") {
 		t.Errorf("the logs are not shown: %q", f.said)
 	}
 }

@@ -2,69 +2,86 @@ package regenttest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// asVictim, in the environment, makes this binary a test's process that is killed: it starts a server, says which
-// processes it has, and waits.
+// asVictim, in the environment, makes this binary a test's process that cannot clean up: it starts a server, says which
+// processes it has, and ends in the way that the value names.
 const asVictim = "REGENTTEST_VICTIM"
 
-func victim() int {
+func victim(way string) int {
+	var server *Server
 	code, err := runMain(func() int {
 		var pids []string
-		for _, p := range victims.processes {
+		for _, p := range server.processes {
 			pids = append(pids, fmt.Sprint(p.PID()))
 		}
 		if runtime.GOOS == "linux" { // elsewhere one that is paused outlives it
-			must(&fake{}, victims.Replicas[0].pause(context.Background()))
+			must(&fake{}, server.Replicas[0].pause(context.Background()))
 		}
 		fmt.Println(strings.Join(pids, " "))
+		switch way {
+		case "exit":
+			os.Exit(1)
+		case "panic":
+			go panic("as a test wants it")
+		}
 		select {}
-	}, func(s *Server) { victims = s }, []Option{Replicas(2)})
+	}, func(s *Server) { server = s }, []Option{Replicas(2)})
 	fmt.Fprintln(os.Stderr, code, err)
 	return 1
 }
 
-var victims *Server
-
-// A test's process that is killed cannot clean up.
-func TestATestThatIsKilledLeavesNoProcess(t *testing.T) {
+func TestATestThatCannotCleanUpLeavesNoProcess(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this binary
-	cmd.Env = append(os.Environ(), asVictim+"=1", "TMPDIR="+t.TempDir())
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	for _, way := range []string{"kill", "exit", "panic"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this binary
+			cmd.Env = append(os.Environ(), asVictim+"="+way, "TMPDIR="+t.TempDir())
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pids, err := bufio.NewReader(out).ReadString('\n')
+			if way == "kill" || err != nil {
+				_ = cmd.Process.Kill()
+			}
+			_ = cmd.Wait()
+			if err != nil || len(strings.Fields(pids)) != 3 {
+				t.Fatalf("it says %q, %v: %s", pids, err, &said)
+			}
+			if way == "panic" && !strings.Contains(said.String(), "as a test wants it") {
+				t.Errorf("it has not ended by its panic: %s", &said)
+			}
+			allHaveEnded(t, strings.Fields(pids))
+		})
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	said, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	pids := strings.Fields(said)
-	if len(pids) != 3 {
-		t.Fatalf("it says %q", said)
-	}
+}
+
+// allHaveEnded waits until no process of some runs.
+func allHaveEnded(t *testing.T, pids []string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, text := range pids {
-		var pid int
-		if _, err := fmt.Sscan(text, &pid); err != nil {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
 			t.Fatal(err)
 		}
 		must(t, until(ctx, "process "+text+" has ended", func(context.Context) error {
@@ -73,6 +90,36 @@ func TestATestThatIsKilledLeavesNoProcess(t *testing.T) {
 			}
 			return errors.New("it runs")
 		}))
+	}
+}
+
+// However a test ends that can clean up, its processes have ended when it has.
+func TestATestThatFailsOrPanicsLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		end  func(t testing.TB)
+	}{
+		{"it fails", func(t testing.TB) { t.Fatalf("as it is wanted") }},
+		{"it panics", func(testing.TB) { panic("as it is wanted") }},
+		{"it fails while one is paused", func(t testing.TB) { t.Fatalf("as it is wanted") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var server *Server
+			fails(t, func(t testing.TB) {
+				server = Start(t)
+				if strings.HasSuffix(c.name, "paused") {
+					server.Replicas[0].Pause(t)
+				}
+				c.end(t)
+			})
+			for _, p := range server.processes {
+				if p.runs() {
+					t.Errorf("%s still runs", p.Name())
+				}
+			}
+		})
 	}
 }
 

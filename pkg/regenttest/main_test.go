@@ -14,8 +14,8 @@ import (
 var shared *Server
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asVictim) != "" {
-		os.Exit(victim())
+	if way := os.Getenv(asVictim); way != "" {
+		os.Exit(victim(way))
 	}
 	code := Main(m, func(s *Server) { shared = s }, Replicas(2))
 	if err := goleak.Find(); code == 0 && err != nil {
