@@ -127,7 +127,7 @@ release-check: ## make a release in a scratch directory, install the server from
 	$(modules) check $(if $(QUICK),-quick)
 
 .PHONY: release
-release: ## make the commit and the tags of a release, and what is handed out, below bin/releases: make release VERSION=v0.2.0 (docs/RELEASING.md)
+release: ## make the commit and the tags of a release, and what is handed out, below bin/dist: make release VERSION=v0.2.0 (docs/RELEASING.md)
 	$(modules) release -version '$(VERSION)'
 
 .PHONY: module-path

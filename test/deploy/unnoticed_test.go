@@ -204,7 +204,8 @@ func (m *member) start(t *testing.T) (stop func()) {
 
 // load is an open loop of requests through a Service: it does not wait for answers before it sends the next one.
 type load struct {
-	clients []*http.Client // all with HTTP/2, and connections of their own; the first connects anew for each request
+	// all with HTTP/2, and connections of their own; the first connects anew for each request
+	clients []*http.Client
 	url     string
 	sent    atomic.Int64
 	mu      sync.Mutex

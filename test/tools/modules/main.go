@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.minors, "kubernetes", everyMinor, "compat: minor versions of the k8s.io modules")
 	flags.StringVar(&o.only, "library", "", "compat, weight: the library's directory; empty: compat tests all, weight takes pkg/election")
 	flags.BoolVar(&o.quick, "quick", false, "check: find all that the server is made of, and do not compile it")
-	flags.StringVar(&o.out, "out", "../../../bin/releases", "release: directory in which that of the version gets what is handed out")
+	flags.StringVar(&o.out, "out", "../../../bin/dist", "release: directory in which that of the version gets what is handed out")
 	flags.StringVar(&o.path, "path", "", "rename: the path of the root module")
 	flags.StringVar(&o.since, "since", "", "weight: a commit to compare with; of one in which the library is no module of its own, its module is taken")
 	flags.Var(&o.programs, "program", "weight: a program, as name=directory of its go.mod; may be given again")

@@ -58,6 +58,7 @@ var endpoints = []endpoint{
 	{status.WorkspacesPath, "get", "workspaces whose path contains `?search=`", byBinding + "; other shards of the installation"},
 	{status.TokenKeysPath, "get", "the public keys of the tokens of this shard's service accounts", byBinding + "; other shards of the installation"},
 	{status.AccountPath, "get", "whether a service account of this shard, and what a token is bound to, is there, by name and uid", byBinding + "; other shards of the installation"},
+	{status.FormatPath, "post", "raises the shard's format of what is stored, if all its replicas are heard and read it ([upgrades](../UPGRADE.md#finish)); body `{\"to\": 2}`", byBinding},
 	{status.FarewellPath, "post", "has this replica list another one no more, which has ended; body `{\"replica\": \"\"}`", byBinding + "; replicas of the same shard"},
 	{status.TopPath, "get", "what clients of this replica have asked for, by logical cluster", byBinding},
 	{routing.StepDownPath, "post", "has this replica hand over if it leads, with `?shard=<its shard>` whoever leads; body `{\"reason\": \"\", \"to\": \"\"}`", byBinding},
