@@ -16,6 +16,7 @@ require (
 	github.com/prometheus/common v0.70.0
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/etcdfence v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/election/metrics v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/yuin/goldmark v1.8.7
@@ -139,5 +140,7 @@ require (
 )
 
 replace github.com/regent-project/regent/pkg/election => ./pkg/election
+
+replace github.com/regent-project/regent/pkg/election/metrics => ./pkg/election/metrics
 
 replace github.com/regent-project/regent/pkg/election/etcdfence => ./pkg/election/etcdfence

@@ -5,11 +5,13 @@ go 1.26.0
 replace (
 	github.com/regent-project/regent/pkg/election => ../../pkg/election
 	github.com/regent-project/regent/pkg/election/etcdfence => ../../pkg/election/etcdfence
+	github.com/regent-project/regent/pkg/election/metrics => ../../pkg/election/metrics
 )
 
 require (
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/etcdfence v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/election/metrics v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/apiserver v0.37.2

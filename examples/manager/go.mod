@@ -4,12 +4,14 @@ go 1.26.0
 
 replace (
 	github.com/regent-project/regent/pkg/election => ../../pkg/election
+	github.com/regent-project/regent/pkg/election/metrics => ../../pkg/election/metrics
 	github.com/regent-project/regent/pkg/election/perterm => ../../pkg/election/perterm
 )
 
 require (
 	github.com/kcp-dev/logicalcluster/v3 v3.0.5
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/election/metrics v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/perterm v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.2
 	k8s.io/klog/v2 v2.140.0
@@ -18,7 +20,6 @@ require (
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dunglas/httpsfv v1.1.2 // indirect
@@ -54,8 +55,6 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
-	go.opentelemetry.io/otel v1.44.0 // indirect
-	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/net v0.57.0 // indirect
@@ -72,7 +71,6 @@ require (
 	k8s.io/apiextensions-apiserver v0.37.2 // indirect
 	k8s.io/apimachinery v0.37.2 // indirect
 	k8s.io/client-go v0.37.2 // indirect
-	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect

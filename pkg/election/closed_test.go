@@ -3,16 +3,14 @@ package election_test
 import (
 	"testing"
 
-	"k8s.io/component-base/metrics/legacyregistry"
-
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
-	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 // A program whose elections come and go does not fill its metrics with names that have gone.
 func TestAnElectorThatIsClosedLeavesNoSeries(t *testing.T) {
-	series := func(name string) int { return registrytest.Series(t, legacyregistry.DefaultGatherer, "name", name) }
+	series := func(name string) int { return seriestest.Count("name", name) }
 	const name = "comes-and-goes"
 	made := func() *election.Elector {
 		cfg := newConfig(electiontest.NewStore(name).Client())

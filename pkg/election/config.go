@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 )
@@ -100,10 +99,6 @@ type Config struct {
 	// over.
 	Detector  Detector
 	Detection Detection
-	// Metrics is where the metrics of all Electors of this process are registered; nil: the registry of
-	// component-base, which Kubernetes components serve at /metrics. Registering again at the same registry does
-	// nothing. NoMetrics: nowhere.
-	Metrics prometheus.Registerer
 	// Notify, if set, receives what people should know of: see Notice. It must not block.
 	Notify func(Notice)
 	// Changed, if set, is called when the Lease shows another holder, or none any more. It must not block.

@@ -84,8 +84,8 @@ type past struct {
 	pace pace // so that work which fails in each call of Run is tried as seldom as in one call
 }
 
-// New validates cfg and returns an Elector. It starts nothing. From then on the metrics of this process show that it
-// does not lead.
+// New validates cfg and returns an Elector. It starts nothing. From then on the metrics of this process say that it
+// does not lead, for whoever registers them: see package metrics.
 func New(cfg Config) (*Elector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -113,9 +113,6 @@ func New(cfg Config) (*Elector, error) {
 	}
 	if cfg.Detection == DetectOff {
 		cfg.Detector = nil
-	}
-	if err := registerMetrics(cfg.Metrics, cfg.Name); err != nil {
-		return nil, fmt.Errorf("election: Config.Metrics: %w", err)
 	}
 	process := newProcessLock(cfg.ReplicasDirectory)
 	suffix := "_" + process.process[:8]

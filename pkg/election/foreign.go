@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/election/internal/series"
 )
 
 // client-go takes one provider of metrics, the first that it is given. Programs that link
@@ -25,6 +27,7 @@ func foreignProvider(name string) bool {
 	findProvider.Do(func() {
 		leaderelection.SetProvider(provider{})
 		_ = newToldElector(name, func() {})
+		series.Settle()
 	})
 	return !asked.Load()
 }

@@ -12,13 +12,12 @@ import (
 
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 // Without -v nothing is logged: go test would show the log lines of all tests with the failure of one. They are
@@ -226,20 +225,5 @@ func gauge(t *testing.T) float64 {
 // metric reads a gauge of the lease as /metrics would show it.
 func metric(t *testing.T, name string) float64 {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, series := range family.GetMetric() {
-			if testutil.LabelsMatch(series, map[string]string{"name": leaseName}) {
-				return series.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no %s for %s", name, leaseName)
-	return 0
+	return seriestest.Value(t, name, leaseName)
 }

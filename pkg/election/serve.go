@@ -95,7 +95,7 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 	if err := w.leftover(cause); err != nil {
 		klog.FromContext(termCtx).Error(err, "The work of the term has failed while it stopped: look at what it says, the next term begins all the same")
 	}
-	drainSeconds.WithLabelValues(r.cfg.Name).Observe(time.Since(ended).Seconds())
+	drainSeconds.Observe(time.Since(ended).Seconds(), r.cfg.Name)
 	// tell followers now: the release may not arrive, and a renewal may still be under way
 	if causeOf(cause) == RenewDeadline {
 		r.say(term, Over)

@@ -48,7 +48,7 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	r.become(leads, campaigning)
 	r.tellNothing()
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
-	termsStarted.WithLabelValues(r.cfg.Name).Inc()
+	termsStarted.Inc(r.cfg.Name)
 	r.showLeading(true) //nolint:contextcheck // nothing in it waits; who sees it finds the line above in the log
 	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
 }
@@ -67,7 +67,7 @@ func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 // until it has.
 func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	r.become(quarantined, draining)
-	quarantine.WithLabelValues(r.cfg.Name).Set(1)
+	quarantine.Set(1, r.cfg.Name)
 	others := r.unreleased()
 	if ctx.Err() != nil {
 		r.notify(Quarantine, true, "waits in its shutdown: work of its term has not stopped within %v. Its log has the stacks. %s", drain, others)
@@ -113,7 +113,7 @@ func (r *run) unreleased() string {
 // next.
 func (r *run) becomeDrained(ctx context.Context, ended time.Time, ends bool) {
 	r.become(draining, quarantined)
-	quarantine.WithLabelValues(r.cfg.Name).Set(0)
+	quarantine.Set(0, r.cfg.Name)
 	next, message := "campaigns again", "The late work has stopped: this replica campaigns again"
 	if ends {
 		next, message = "goes on with its shutdown", "The late work has stopped: this replica goes on with its shutdown"

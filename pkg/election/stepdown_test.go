@@ -11,10 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/component-base/metrics/legacyregistry"
-
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/series"
 )
 
 func TestAStepDownOnRequestLetsAnotherLead(t *testing.T) {
@@ -200,20 +199,20 @@ func TestPeopleAreToldOfTerms(t *testing.T) {
 func TestMetricsTellOfTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
-		before := samples(t)
+		before := samples()
 		r := start(t, store, nil)
 		r.mustLead()
-		if got := samples(t)["regent_election_seconds_without_leader"]; got != 0 {
+		if got := samples()["regent_election_seconds_without_leader"]; got != 0 {
 			t.Errorf("%v s without a leader, while it leads", got)
 		}
 		store.Take("stranger", 20*time.Second)
 		time.Sleep(10 * time.Second)
-		if got := samples(t)["regent_election_seconds_without_leader"]; got != 0 {
+		if got := samples()["regent_election_seconds_without_leader"]; got != 0 {
 			t.Errorf("%v s without a leader, while a stranger holds the lease", got)
 		}
 		r.client.Always(electiontest.Fault{Err: errRefused})
 		time.Sleep(40 * time.Second)
-		after := samples(t)
+		after := samples()
 		for name, want := range map[string]float64{
 			"regent_election_seconds_without_leader": 30, "regent_election_epoch": 2, "regent_election_quarantined": 0,
 		} {
@@ -237,24 +236,12 @@ func TestMetricsTellOfTerms(t *testing.T) {
 }
 
 // samples returns the elector's metrics, by name and cause.
-func samples(t *testing.T) map[string]float64 {
-	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+func samples() map[string]float64 {
 	got := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			name, ours := family.GetName(), false
-			for _, l := range m.GetLabel() {
-				ours = ours || l.GetName() == "name" && l.GetValue() == leaseName
-				if l.GetName() == "cause" {
-					name += " " + l.GetValue()
-				}
-			}
-			if ours {
-				got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	for _, f := range series.All() {
+		for _, s := range f.Read() {
+			if len(f.Labels) > 0 && f.Labels[0] == "name" && s.Values[0] == leaseName {
+				got[strings.Join(append([]string{f.Name}, s.Values[1:]...), " ")] = s.Value + float64(s.Count)
 			}
 		}
 	}

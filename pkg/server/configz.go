@@ -67,7 +67,6 @@ var hidden = map[string]string{
 	"Detect.Replica":                   "set by the server, as replica",
 	"Detect.Listen":                    "set by the server, from serving.bindAddress and probePort",
 	"Detect.Advertise":                 "set by the server, as advertiseAddress",
-	"Detect.Metrics":                   "never set",
 	"Detect.Changed":                   "set by the server",
 	"Election.Cluster":                 "set by the server, always the same",
 	"Election.ForgetCommand":           "set by the server, always the same",
@@ -81,7 +80,6 @@ var hidden = map[string]string{
 	"Election.Detector":                "set by the server",
 	"Election.Notify":                  "set by the server",
 	"Election.Changed":                 "set by the server",
-	"Election.Metrics":                 "never set",
 }
 
 // ServeHTTP implements http.Handler.

@@ -37,7 +37,7 @@ func TestALeaderWaitsForItsNamespace(t *testing.T) {
 	defer func() { _ = r.stop(t) }()
 	r.untilReady(t)
 	l, err := leader.New(r.adminConfig(t, clusters.SystemAdmin), leader.Config{
-		Namespace: "not-there-yet", Name: "l", Cluster: clusters.SystemAdmin, Fenced: true, Metrics: election.NoMetrics,
+		Namespace: "not-there-yet", Name: "l", Cluster: clusters.SystemAdmin, Fenced: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,10 @@ import (
 	"github.com/google/uuid"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 
+	"github.com/regent-project/regent/pkg/election/metrics"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/keys"
@@ -73,6 +75,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	edge.BoundRequestMetrics()
+	if err := metrics.Register(legacyregistry.Registerer()); err != nil {
+		return nil, err
+	}
 	cfg.Replica = cmp.Or(cfg.Replica, replicaName(os.Hostname, cfg.Serving.BindPort))
 	s := &Server{cfg: cfg, name: cfg.Replica, instance: cfg.Replica + "_" + uuid.NewString()[:8], keys: held}
 	if s.rootCA, err = cfg.ServiceAccounts.ReadRootCA(held.Bundle().CAPEM); err != nil {

@@ -44,7 +44,7 @@ func short(importPath string) string {
 var list = sync.OnceValues(func() (all []pkg, err error) {
 	seen := map[string]bool{}
 	for _, m := range slices.Concat([]string{"../.."}, libraries()) {
-		list := exec.Command("go", "list", "-json=Dir,ImportPath,Doc,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", module+"...")
+		list := exec.Command("go", "list", "-json=Dir,ImportPath,Doc,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", "./...")
 		list.Dir, list.Stderr = m, os.Stderr
 		out, err := list.Output()
 		if err != nil {
@@ -84,17 +84,19 @@ var layers = []struct {
 }{
 	{"pkg/election/fence", nil},
 	{"pkg/election/electiontest", []string{"pkg/election", "pkg/election/fence"}},
-	{"pkg/election/detect", []string{"pkg/election", "pkg/election/internal/host", "pkg/election/internal/registry"}},
+	{"pkg/election/detect", []string{"pkg/election", "pkg/election/internal/host", "pkg/election/internal/series"}},
 	{"pkg/election/leader", []string{"pkg/election", "pkg/election/detect", "pkg/election/fence", "pkg/election/internal/host"}},
 	{"pkg/election/clientgo", []string{"pkg/election", "pkg/election/fence", "pkg/election/leader"}},
+	{"pkg/election/internal/series/seriestest", []string{"pkg/election/internal/series"}},
 	{"pkg/election/internal/*", nil},
 	{"pkg/election/etcdfence", []string{"pkg/election/fence"}},
 	{"pkg/election/join", []string{"pkg/election", "pkg/election/internal/undone"}},
 	{"pkg/election/perterm", []string{"pkg/election", "pkg/election/fence", "pkg/election/internal/undone", "pkg/election/join"}},
 	{"pkg/election/control", nil},
 	{"pkg/election/control/loop", []string{"pkg/election/control"}},
-	{"pkg/election/control/supervisor", []string{"pkg/election", "pkg/election/control", "pkg/election/internal/registry"}},
-	{"pkg/election", []string{"pkg/election/fence", "pkg/election/internal/lease", "pkg/election/internal/registry"}},
+	{"pkg/election/control/supervisor", []string{"pkg/election", "pkg/election/control", "pkg/election/internal/series"}},
+	{"pkg/election", []string{"pkg/election/fence", "pkg/election/internal/lease", "pkg/election/internal/series"}},
+	{"pkg/election/metrics", []string{"pkg/election/internal/series"}},
 
 	{"pkg/regenttest", nil},
 
@@ -153,7 +155,7 @@ var layers = []struct {
 	{"pkg/server/identity", []string{"pkg/clusters", "pkg/controllers", "pkg/server/access", "pkg/server/apis", "pkg/server/authentication", "pkg/server/authorization", "pkg/server/pki", "pkg/server/routing", "pkg/server/serviceaccounts", "pkg/server/shards", "pkg/server/status"}},
 	{"pkg/server/edge", []string{"pkg/clusters", "pkg/election/etcdfence", "pkg/election/fence", "pkg/server/access", "pkg/server/apis", "pkg/server/connections", "pkg/server/custom", "pkg/server/fairness", "pkg/server/identity", "pkg/server/routing", "pkg/server/storage"}},
 	{"pkg/server/endpoints", []string{"pkg/clusters", "pkg/controllers", "pkg/election", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/server/build", "pkg/server/edge", "pkg/server/fairness", "pkg/server/format", "pkg/server/history", "pkg/server/identity", "pkg/server/routing", "pkg/server/serviceaccounts", "pkg/server/shards", "pkg/server/status", "pkg/server/survey", "pkg/server/terms"}},
-	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/etcdfence", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/controllers", "pkg/clusters", "pkg/server/*"}},
+	{"pkg/server", []string{"pkg/election", "pkg/election/detect", "pkg/election/etcdfence", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/election/metrics", "pkg/controllers", "pkg/clusters", "pkg/server/*"}},
 	{"pkg/server/options", []string{"pkg/controllers", "pkg/election", "pkg/election/detect", "pkg/server", "pkg/server/authentication", "pkg/server/edge", "pkg/server/etcd", "pkg/server/identity", "pkg/server/pki", "pkg/server/webhooks", "pkg/clusters"}},
 	{"cmd/server/face/page", []string{".", "cmd/server/face/ask", "pkg/server/routing", "pkg/server/status", "pkg/server/ui", "pkg/server/fetch"}},
 	{"cmd/server/face/ask", []string{"pkg/server/routing", "pkg/server/status", "pkg/server/fetch"}},
@@ -168,7 +170,7 @@ var layers = []struct {
 
 // onlyForTests are packages that no product code may import.
 var onlyForTests = []string{"pkg/regenttest", "pkg/election/electiontest", "pkg/controllers/controllertest", "pkg/server/authentication/issuertest", "pkg/server/status/statustest",
-	"pkg/server/tracing/tracingtest", "pkg/election/internal/programtest", "pkg/election/internal/registry/registrytest"}
+	"pkg/server/tracing/tracingtest", "pkg/election/internal/programtest", "pkg/election/internal/series/seriestest"}
 
 // upstream are packages of others that nothing here may link in.
 var upstream = map[string]string{

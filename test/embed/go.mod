@@ -8,6 +8,7 @@ require (
 	github.com/regent-project/regent/examples/apiserver v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/etcdfence v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/election/metrics v0.0.0-00010101000000-000000000000
 	go.etcd.io/etcd/client/pkg/v3 v3.7.0
 	go.etcd.io/etcd/client/v3 v3.7.0
 	k8s.io/api v0.37.2
@@ -119,5 +120,7 @@ replace github.com/regent-project/regent => ../..
 replace github.com/regent-project/regent/examples/apiserver => ../../examples/apiserver
 
 replace github.com/regent-project/regent/pkg/election => ../../pkg/election
+
+replace github.com/regent-project/regent/pkg/election/metrics => ../../pkg/election/metrics
 
 replace github.com/regent-project/regent/pkg/election/etcdfence => ../../pkg/election/etcdfence

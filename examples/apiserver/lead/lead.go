@@ -8,12 +8,14 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
 	"github.com/regent-project/regent/pkg/election/etcdfence"
 	"github.com/regent-project/regent/pkg/election/leader"
+	"github.com/regent-project/regent/pkg/election/metrics"
 )
 
 // Guard guards the stores of a server. Call it when the options of etcd were applied to config, and before the server
@@ -32,6 +34,9 @@ func Guard(ctx context.Context, etcd *options.EtcdOptions, config *genericapiser
 // Add has the server's replicas elect one, in which the controllers work. cfg names the Lease, which is kept in the
 // server's own etcd.
 func Add(server *genericapiserver.GenericAPIServer, guard *etcdfence.Guard, cfg leader.Config, set ...control.Descriptor[election.Term]) error {
+	if err := metrics.Register(legacyregistry.Registerer()); err != nil { // which the server serves at /metrics
+		return err
+	}
 	leases, err := guard.LeaseClient(cfg.Namespace)
 	if err != nil {
 		return err

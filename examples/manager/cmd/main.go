@@ -12,10 +12,11 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/regent-project/regent/pkg/election/leader"
+	"github.com/regent-project/regent/pkg/election/metrics"
 	"github.com/regent-project/regent/pkg/election/perterm"
 )
 
@@ -39,9 +40,11 @@ func run(ctx context.Context, cluster, metricsAddress string) error {
 	if err != nil {
 		return err
 	}
+	if err := metrics.Register(ctrlmetrics.Registry); err != nil { // which the manager serves at /metrics
+		return err
+	}
 	election, err := leader.New(config, leader.Config{ //nolint:contextcheck // it starts nothing
 		Namespace: "default", Name: "manager.example.com", SecretName: "manager.example.com",
-		Metrics: metrics.Registry, // of controller-runtime, which the manager serves at /metrics
 		Cluster: logicalcluster.Name(cluster), Fenced: cluster != "",
 	})
 	if err != nil {

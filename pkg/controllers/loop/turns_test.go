@@ -54,7 +54,7 @@ func TestNoClusterTakesTheTermFromOthersI18(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				set := []control.Descriptor[any]{{Name: "test", New: func(context.Context, any) (control.Controller, error) { return l, nil }}}
 				go func() {
-					ended <- supervisor.Run(ctx, set, nil, supervisor.Config{Probe: p, Metrics: election.NoMetrics})
+					ended <- supervisor.Run(ctx, set, nil, supervisor.Config{Probe: p})
 				}()
 				time.Sleep(time.Hour)
 				if s := p.Status()[0]; s.State != supervisor.Running || s.Stalls+s.Restarts != 0 || s.HeldBy != c.heldBy {

@@ -8,13 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/component-base/metrics/legacyregistry"
-
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/clientgo"
 	"github.com/regent-project/regent/pkg/election/electiontest"
 	"github.com/regent-project/regent/pkg/election/internal/programtest"
-	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 var (
@@ -52,7 +50,7 @@ func TestWhateverFailsAtRandomADropInWorksOrSaysWhyNotAndEnds(t *testing.T) {
 		for n := 0; d.job.Terms() < *manyTerms; n++ {
 			d.live()
 			synctest.Wait()
-			now, shown := programtest.Goroutines(), registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName)
+			now, shown := programtest.Goroutines(), seriestest.Count("name", leaseName)
 			if n == 0 {
 				goroutines = now
 			}

@@ -117,13 +117,13 @@ func start(t *testing.T, host string, store *electiontest.Store, pods *informer,
 	}
 	client := store.Client()
 	cfg := election.DefaultConfig()
-	cfg.Namespace, cfg.Name, cfg.Replica, cfg.Client, cfg.Metrics = "default", "embedded", host, client, election.NoMetrics
+	cfg.Namespace, cfg.Name, cfg.Replica, cfg.Client = "default", "embedded", host, client
 	elector, err := election.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	leader, err := supervisor.NewLeader(supervisor.Config{
-		DrainTimeout: cfg.EffectiveDrainTimeout(), Policies: control.Policies{Default: policy}, Metrics: election.NoMetrics, OnEvent: r.take,
+		DrainTimeout: cfg.EffectiveDrainTimeout(), Policies: control.Policies{Default: policy}, OnEvent: r.take,
 	}, registry)
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestLeadNamesALateControllerAfterTheDrainTimeoutOfTheTerm(t *testing.T) {
 		}, funcr.Options{})
 		client := store.Client()
 		cfg := election.DefaultConfig()
-		cfg.Namespace, cfg.Name, cfg.Replica, cfg.Client, cfg.Metrics, cfg.DrainTimeout = "default", "embedded", "a", client, election.NoMetrics, 2*time.Second
+		cfg.Namespace, cfg.Name, cfg.Replica, cfg.Client, cfg.DrainTimeout = "default", "embedded", "a", client, 2*time.Second
 		elector, err := election.New(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -3,14 +3,12 @@ package detect
 import (
 	"testing"
 
-	"k8s.io/component-base/metrics/legacyregistry"
-
-	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 // A program whose elections come and go does not fill its metrics with names that have gone.
 func TestADetectorThatIsClosedLeavesNoSeries(t *testing.T) {
-	series := func(name string) int { return registrytest.Series(t, legacyregistry.DefaultGatherer, "name", name) }
+	series := func(name string) int { return seriestest.Count("name", name) }
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Replica, cfg.Advertise, cfg.Listen = "comes-and-goes", "a", "127.0.0.1", "127.0.0.1:0"
 	first, err := New(cfg)

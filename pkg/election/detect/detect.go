@@ -34,7 +34,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -54,8 +53,6 @@ type Config struct {
 	// of DefaultConfig for 0.
 	Interval time.Duration
 	Misses   int
-	// Metrics is where the metrics of all Detectors of this process are registered: see election.Config.
-	Metrics prometheus.Registerer
 	// Changed, if set, is called when a replica begins or ceases to follow this process. It must not block.
 	Changed func()
 }
@@ -150,9 +147,6 @@ func New(cfg Config) (*Detector, error) {
 	certificate, fingerprint, err := newKey()
 	if err != nil {
 		return nil, err
-	}
-	if err := registerMetrics(cfg.Metrics); err != nil {
-		return nil, fmt.Errorf("cannot register the metrics of failure detection: %w", err)
 	}
 	d := &Detector{
 		cfg: cfg, handshake: handshakeTimeout, stall: stallTimeout, certificate: certificate, fingerprint: fingerprint,

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 func TestMain(m *testing.M) {
@@ -130,7 +131,7 @@ func sign(s election.Sign) func(election.News) bool {
 func (f *follower) mustBe(t *testing.T, want state) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) {
-		if value(t, "regent_failure_detection_contact", map[string]string{"name": f.cfg.Name, "state": string(want)}) == 1 {
+		if seriestest.Value(t, "regent_failure_detection_contact", f.cfg.Name, string(want)) == 1 {
 			for len(f.news) > 0 {
 				if n := <-f.news; n.Sign == election.Dead || n.Sign == election.Silent {
 					t.Fatalf("news: %+v", n)

@@ -139,7 +139,7 @@ func (l *limitedListener) expel(c *limitedConn, reason string) {
 	}
 	l.mu.Unlock()
 	if stranger {
-		expelled.WithLabelValues(l.name, reason).Inc()
+		expelled.Inc(l.name, reason)
 		_ = c.Conn.Close()
 	}
 }

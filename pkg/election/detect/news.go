@@ -109,7 +109,7 @@ func (f *following) becomeBroken(ctx context.Context, err error, made bool, lost
 	case f.answered:
 		return // nothing changes: the leader counts as alive until it is silent
 	}
-	failures.WithLabelValues(f.d.cfg.Name, string(why)).Inc()
+	failures.Inc(f.d.cfg.Name, string(why))
 	if f.told != why {
 		f.told = why
 		log.Error(err, "No contact with the leader's process: if it crashes, its lease has to expire. "+

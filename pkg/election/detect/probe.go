@@ -236,7 +236,7 @@ func (d *Detector) followedBy(standby election.Standby) (over func()) {
 		for s := range d.followers {
 			processes[cmp.Or(s.Instance, s.Replica)] = true
 		}
-		followers.WithLabelValues(d.cfg.Name).Set(float64(len(processes)))
+		followers.Set(float64(len(processes)), d.cfg.Name)
 		return before == 0 || before+n == 0
 	}
 	tell := func(n int) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/regent-project/regent/pkg/election"
@@ -69,8 +68,6 @@ type Config struct {
 	// Ready, if set, is called before this process campaigns. It returns when the process can lead, for example
 	// when its caches are synced, or when ctx has ended. With an error Run ends.
 	Ready func(ctx context.Context) error
-	// Metrics is as in election.Config: nil is the registry of component-base, election.NoMetrics is none.
-	Metrics prometheus.Registerer
 	// Adjust, if set, changes what follows from the fields above, such as Mode, Priority or Notify. For a
 	// server whose Leases are in an etcd of its own, it sets Client to what etcdfence.Guard.LeaseClient has
 	// returned.
@@ -128,7 +125,7 @@ func (c Config) election() election.Config {
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name, cfg.Cluster = c.Namespace, c.Name, c.Cluster
 	cfg.Replica, cfg.ReplicasDirectory = c.Replica, c.ReplicasDirectory
-	cfg.Fenced, cfg.SucceedUnfenced, cfg.Detection, cfg.Metrics = c.Fenced, c.SucceedUnfenced, c.Detection, c.Metrics
+	cfg.Fenced, cfg.SucceedUnfenced, cfg.Detection = c.Fenced, c.SucceedUnfenced, c.Detection
 	cfg.LeaseDuration = cmp.Or(c.LeaseDuration, cfg.LeaseDuration)
 	cfg.RenewDeadline = cmp.Or(c.RenewDeadline, cfg.RenewDeadline)
 	cfg.RetryPeriod, cfg.DrainTimeout = cmp.Or(c.RetryPeriod, cfg.RetryPeriod), c.DrainTimeout

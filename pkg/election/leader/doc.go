@@ -57,10 +57,12 @@
 // # Health and metrics
 //
 // Leader.Check is for a liveness check, of which the kubelet restarts what hangs. Every replica is ready, whether it
-// leads or not: do not tie readiness to it. Metrics are in the registry of component-base unless Config.Metrics says
-// otherwise: serve it with legacyregistry.Handler. Among them are leader_election_master_status{name} (1 on the
-// leader), regent_election_terms_started_total, regent_election_terms_ended_total by cause, and
-// regent_election_quarantined. Elector().Status() says the same, and more, in the process.
+// leads or not: do not tie readiness to it. Elector().Status() says in the process how the election is doing.
+//
+// Metrics are off until a line turns them on: metrics.Register(prometheus.DefaultRegisterer), or of another registry
+// that the program serves. Package metrics is a module of its own, so that other programs do without it. Among the
+// metrics are leader_election_master_status{name} (1 on the leader), regent_election_terms_started_total,
+// regent_election_terms_ended_total by cause, and regent_election_quarantined.
 //
 // Log lines name the Lease and the epoch by contextual logging. cli.Run of component-base turns that off: call
 // klog.EnableContextualLogging(true) in the command.

@@ -58,7 +58,7 @@ func newServer(t *testing.T) *server {
 func config() leader.Config {
 	return leader.Config{
 		Namespace: "default", Name: leaseName, SecretName: "example-probe", AdvertiseAddress: "127.0.0.1",
-		LeaseDuration: 10 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 500 * time.Millisecond, Metrics: election.NoMetrics,
+		LeaseDuration: 10 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 500 * time.Millisecond,
 	}
 }
 
@@ -339,13 +339,5 @@ func TestWithoutASecretAReplicaLeads(t *testing.T) {
 	}
 	if err := l.Stop(); err != nil || s.secrets.count("") != 0 {
 		t.Errorf("%v, %d requests for Secrets", err, s.secrets.count(""))
-	}
-}
-
-// A process in which several elections run registers its metrics for each.
-func TestMetricsMayBeRegisteredAgain(t *testing.T) {
-	s := newServer(t)
-	for range 3 {
-		_ = s.newLeader(t, func(cfg *leader.Config) { cfg.Metrics = nil })
 	}
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // OpenProbe opens the probe that a Leader has, for an Elector that is made in another way, such as one of package
-// clientgo: it is for election.Config.Detector. Of cfg count Namespace, Name, Replica, the secret, the addresses and
-// Metrics. Replica is required, and must be the election.Config's. It waits for the secret, and returns ctx's cause if
-// that does not come. ctx also gives the logger. Close the probe when the Elector's Run has returned.
+// clientgo: it is for election.Config.Detector. Of cfg count Namespace, Name, Replica, the secret and the addresses.
+// Replica is required, and must be the election.Config's. It waits for the secret, and returns ctx's cause if that does
+// not come. ctx also gives the logger. Close the probe when the Elector's Run has returned.
 func OpenProbe(ctx context.Context, config *rest.Config, cfg Config) (*detect.Detector, error) {
 	if config == nil {
 		return nil, errNoConfig
@@ -50,7 +50,7 @@ func newProbe(config *rest.Config, cfg Config, replica string) (*detect.Detector
 		return nil, err
 	}
 	probe, err := detect.New(detect.Config{
-		Name: cfg.Name, Replica: replica, Listen: cfg.listen(advertised, thisMachine.has), Advertise: advertised, Metrics: cfg.Metrics,
+		Name: cfg.Name, Replica: replica, Listen: cfg.listen(advertised, thisMachine.has), Advertise: advertised,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("leader: cannot make the probe: %w", err)

@@ -26,7 +26,7 @@ func TestAProbeCanBeHadAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := election.DefaultConfig()
-		cfg.Namespace, cfg.Name, cfg.Replica, cfg.Metrics = of.Namespace, of.Name, name, election.NoMetrics
+		cfg.Namespace, cfg.Name, cfg.Replica = of.Namespace, of.Name, name
 		cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = of.LeaseDuration, of.RenewDeadline, of.RetryPeriod
 		cfg.Client, cfg.Detector = s.store.Client(), probe
 		elector, err := election.New(cfg)

@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
 	"github.com/regent-project/regent/pkg/election/internal/programtest"
-	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 	"github.com/regent-project/regent/pkg/election/leader"
 )
 
@@ -48,7 +47,7 @@ func TestWhateverFailsAtRandomALeaderWorksOrSaysWhyNotAndEnds(t *testing.T) {
 		store := electiontest.NewStore(leaseName)
 		store.Fence()
 		p := &program{t, random, store, store.Client(), programtest.NewJob(rand.New(rand.NewPCG(*seed, 1)), 30*time.Second)} //nolint:gosec // a test
-		count := func() int { return registrytest.Series(t, legacyregistry.DefaultGatherer, "name", leaseName) }
+		count := func() int { return seriestest.Count("name", leaseName) }
 		goroutines, before := 0, count() // of other tests
 		for n := 0; p.job.Terms() < *manyTerms; n++ {
 			p.live()
@@ -74,7 +73,7 @@ func TestWhateverFailsAtRandomALeaderWorksOrSaysWhyNotAndEnds(t *testing.T) {
 // live is the life of one process.
 func (p *program) live() {
 	cfg := config()
-	cfg.SecretName, cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod, cfg.Metrics = "", 0, 0, 0, nil
+	cfg.SecretName, cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = "", 0, 0, 0
 	cfg.Fenced = p.random.IntN(2) == 0
 	var notReady error
 	if p.random.IntN(10) == 0 {

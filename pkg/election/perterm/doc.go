@@ -22,8 +22,8 @@
 // For each term the function gets a new manager. It is an ordinary manager.Manager, so SetupWithManager functions work
 // unchanged.
 //
-// The manager serves controller-runtime's registry at /metrics. An election without Metrics registers at
-// component-base's, and its metrics would be missing there.
+// The manager serves controller-runtime's registry at /metrics. The election's metrics are there after
+// metrics.Register(ctrlmetrics.Registry), of pkg/election/metrics and of controller-runtime's package metrics.
 //
 // # Moving from the manager's own election
 //

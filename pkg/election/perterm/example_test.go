@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/regent-project/regent/pkg/election/leader"
 	"github.com/regent-project/regent/pkg/election/perterm"
@@ -31,7 +30,6 @@ func Example() {
 		}
 		elector, err := leader.New(config, leader.Config{
 			Namespace: "default", Name: "example", SecretName: "example-probe",
-			Metrics: metrics.Registry, // of controller-runtime, which the manager serves at /metrics
 		})
 		if err != nil {
 			return err
@@ -52,7 +50,7 @@ func Example() {
 func ExampleAdd_fenced() {
 	add := func(process ctrl.Manager, setUp func(m *perterm.Manager) error) error {
 		elector, err := leader.New(process.GetConfig(), leader.Config{
-			Namespace: "default", Name: "example", SecretName: "example-probe", Metrics: metrics.Registry, Fenced: true,
+			Namespace: "default", Name: "example", SecretName: "example-probe", Fenced: true,
 		})
 		if err != nil {
 			return err

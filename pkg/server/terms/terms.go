@@ -61,15 +61,13 @@ type beginning struct {
 	timeline *timeline
 }
 
-// New returns a Runner that runs nothing yet. It registers the metrics of the controllers.
+// New returns a Runner that runs nothing yet. The metrics of the controllers are there from then on.
 func New(cfg Config) (*Runner, error) {
 	if err := registerTimeline(); err != nil {
 		return nil, fmt.Errorf("cannot register the metric of takeovers: %w", err)
 	}
 	showTakeovers(cfg.Lease)
-	if err := supervisor.ShowMetrics(cfg.Supervision.Metrics, cfg.Registry); err != nil {
-		return nil, fmt.Errorf("cannot register the metrics of controllers: %w", err)
-	}
+	supervisor.ShowMetrics(cfg.Registry)
 	r := &Runner{cfg: cfg, probes: map[controllers.Scope]*supervisor.Probe{}}
 	for _, scope := range controllers.Scopes {
 		r.probes[scope] = supervisor.NewProbe()

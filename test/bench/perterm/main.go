@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,7 +29,7 @@ import (
 
 func main() {
 	// controller-runtime has a flag --kubeconfig.
-	cfg := leader.Config{Namespace: metav1.NamespaceDefault, SecretName: "example-probe", Metrics: metrics.Registry}
+	cfg := leader.Config{Namespace: metav1.NamespaceDefault, SecretName: "example-probe"}
 	flag.StringVar(&cfg.Name, "name", "", "the name of the Lease, and of the ConfigMap to write")
 	flag.BoolVar(&cfg.SucceedUnfenced, "succeed-unfenced", false, "accept that two lead for a moment")
 	flag.BoolVar(&cfg.Fenced, "fenced", false, "the server refuses late writes")

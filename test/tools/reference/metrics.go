@@ -24,7 +24,8 @@ What Regent itself counts. What to look at, and what to do about it, is in [OPER
 All of upstream's metrics are on the same page, under their usual names: ` + "`apiserver_*`, `authentication_*`, `authorization_*`, `etcd_*`, `grpc_client_*`, " +
 	"`rest_client_*`, `workqueue_*`, `go_*`, `process_*`" + ` and a few more, as far as a process uses what they count.
 
-A program that imports ` + "`pkg/election`, `pkg/election/detect` or `pkg/election/control/supervisor`" + ` has the metrics of that package, too.
+A program that imports ` + "`pkg/election`, `pkg/election/detect` or `pkg/election/control/supervisor`" + ` has the metrics of that package, too,
+once it has registered them: ` + "`metrics.Register` of `pkg/election/metrics`" + `.
 `
 
 func metricsPage(code *source, _ string) (string, error) {
@@ -82,7 +83,9 @@ func (p *goPackage) metrics() (out []metric, err error) {
 	p.each(func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			if opts, kind := options(n); opts != nil {
+			if kind, labels := seriesOf(n); kind != "" {
+				add(metric{kind: kind, declared: p.path}, n.Args[0], n.Args[1], labels)
+			} else if opts, kind := options(n); opts != nil {
 				var labels ast.Expr
 				if len(n.Args) > 1 {
 					labels = n.Args[1]
@@ -98,6 +101,17 @@ func (p *goPackage) metrics() (out []metric, err error) {
 		}
 	})
 	return out, err
+}
+
+// seriesOf returns the type of the metric that a call of pkg/election/internal/series makes, and a literal of its
+// labels. The type of another call is empty.
+func seriesOf(call *ast.CallExpr) (kind string, labels ast.Expr) {
+	name := selected(call.Fun, "series")
+	at, ok := map[string]int{"NewGauge": 2, "NewCounter": 2, "NewHistogram": 3, "NewGaugeView": 3}[name]
+	if !ok || len(call.Args) < at {
+		return "", nil
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "New"), "View")), &ast.CompositeLit{Elts: call.Args[at:]}
 }
 
 // options returns the options and the type of the metric that a call makes, or nil.

@@ -13,8 +13,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -22,7 +21,10 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/loop"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	workqueue.SetProvider(told)
+	goleak.VerifyTestMain(m)
+}
 
 // record is a reconcile function's memory.
 type record[K comparable] struct {
@@ -353,7 +355,6 @@ func TestALoopRunsOnce(t *testing.T) {
 }
 
 func TestTermsOfOneNameShareTheirMetrics(t *testing.T) {
-	before := queueMetrics(t, "shared")
 	for range 3 {
 		hold := make(chan struct{})
 		working := make(chan struct{})
@@ -376,30 +377,52 @@ func TestTermsOfOneNameShareTheirMetrics(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	after := queueMetrics(t, "shared")
-	if adds := after["workqueue_adds_total"] - before["workqueue_adds_total"]; adds != 30 {
-		t.Errorf("workqueue_adds_total grew by %v over three terms, want 30", adds)
+	if adds := told.of("shared adds"); adds != 30 {
+		t.Errorf("%v keys were added over three terms, want 30", adds)
 	}
-	if depth := after["workqueue_depth"]; depth != 0 {
-		t.Errorf("workqueue_depth is %v between terms", depth)
+	if depth := told.of("shared depth"); depth != 0 {
+		t.Errorf("the depth is %v between terms", depth)
 	}
 }
 
-// queueMetrics returns the gauges and counters of a queue.
-func queueMetrics(t *testing.T, name string) map[string]float64 {
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if labels := metric.GetLabel(); len(labels) == 1 && labels[0].GetValue() == name {
-				values[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
-			}
-		}
-	}
-	return values
+// queues counts what client-go tells of queues. It is the process's provider of such metrics, so that all terms' queues
+// of a name count together.
+type queues struct {
+	mu     sync.Mutex
+	values map[string]float64
+}
+
+var told = &queues{values: map[string]float64{}}
+
+func (q *queues) of(name string) float64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.values[name]
+}
+
+// tally is one metric of queues.
+type tally string
+
+func (c tally) Inc() { c.add(1) }
+func (c tally) Dec() { c.add(-1) }
+func (c tally) add(n float64) {
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	told.values[string(c)] += n
+}
+func (tally) Set(float64)     {}
+func (tally) Observe(float64) {}
+
+func (*queues) NewDepthMetric(name string) workqueue.GaugeMetric       { return tally(name + " depth") }
+func (*queues) NewAddsMetric(name string) workqueue.CounterMetric      { return tally(name + " adds") }
+func (*queues) NewLatencyMetric(string) workqueue.HistogramMetric      { return tally("latency") }
+func (*queues) NewWorkDurationMetric(string) workqueue.HistogramMetric { return tally("duration") }
+func (*queues) NewRetriesMetric(string) workqueue.CounterMetric        { return tally("retries") }
+func (*queues) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return tally("unfinished")
+}
+func (*queues) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return tally("longest")
 }
 
 func TestTheEndOfATermByAnothersPanicIsNoPanic(t *testing.T) {

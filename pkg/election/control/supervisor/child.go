@@ -74,9 +74,9 @@ func (c *child) run() {
 	defer close(c.joined)
 	defer c.become(stateStopped)
 	for attempt := 0; c.awaitNeeds(); attempt++ {
-		starts.WithLabelValues(c.Name).Inc()
+		starts.Inc(c.Name)
 		if attempt > 0 {
-			restartsTotal.WithLabelValues(c.Name).Inc()
+			restartsTotal.Inc(c.Name)
 			c.record.restarted()
 		}
 		again, pause := c.once()
@@ -338,11 +338,11 @@ func (c *child) log(logger klog.Logger, o outcome, m moment, err error) {
 	p, isPanic := errors.AsType[*control.Panic](err)
 	switch {
 	case isPanic:
-		panics.WithLabelValues(c.Name).Inc()
+		panics.Inc(c.Name)
 		c.record.panicked()
 		logger.Error(err, "Controller panicked", "stack", string(p.Stack))
 	case o == panicked:
-		panics.WithLabelValues(c.Name).Inc()
+		panics.Inc(c.Name)
 		c.record.panicked()
 		logger.Error(err, "Controller failed")
 	case m == draining && (o == returned || o == stalled):
@@ -406,9 +406,9 @@ func (c *child) become(next state, from ...state) bool {
 		c.state == stateLate && next != stateStopped, c.state == stateStopped && next == stateLate:
 		return false
 	case next == stateLate:
-		lateGauge.Inc()
+		lateGauge.Add(1)
 	case c.state == stateLate:
-		lateGauge.Dec()
+		lateGauge.Add(-1)
 	}
 	showState(c.Name, c.state, next)
 	c.state = next

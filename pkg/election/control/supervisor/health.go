@@ -112,7 +112,7 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 		i.cancel(stall)
 	case idle >= deadline:
 		if c.become(stateStalled, stateRunning, stateStarting) {
-			stalls.WithLabelValues(c.Name).Inc()
+			stalls.Inc(c.Name)
 			c.record.stalled(stall)
 			klog.FromContext(c.ctx).Error(stall, "Controller is stalled: it will be cancelled if this goes on", "stacks", goroutines([]string{c.Name})[c.Name])
 		}

@@ -8,10 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/component-base/metrics/legacyregistry"
-
 	"github.com/regent-project/regent/pkg/election/control"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 // reporting is a controller that reports.
@@ -258,9 +257,7 @@ func TestMetricsShowEveryControllerFromTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := supervisor.ShowMetrics(nil, registry); err != nil {
-		t.Fatal(err)
-	}
+	supervisor.ShowMetrics(registry)
 	for _, controller := range []string{"shown", "shown-too"} {
 		if got := sample(t, "regent_controller_state", controller, "stopped"); got != 1 {
 			t.Errorf("%s is not stopped: %v", controller, got)
@@ -309,21 +306,8 @@ func TestMetricsShowEveryControllerFromTheStart(t *testing.T) {
 // sample reads a metric of a controller; state may be empty. It fails if there is no such series.
 func sample(t *testing.T, name, controller, state string) float64 {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
+	if state == "" {
+		return seriestest.Value(t, name, controller)
 	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if family.GetName() == name && labels["controller"] == controller && labels["state"] == state {
-				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no series %s of %s %s", name, controller, state)
-	return 0
+	return seriestest.Value(t, name, controller, state)
 }

@@ -7,9 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control"
 	"github.com/regent-project/regent/pkg/election/control/loop"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
@@ -39,9 +36,9 @@ func describe(c control.Controller) control.Descriptor[deps] {
 // A tenant whose reconciles all hang takes the term from nobody, for however long nobody else has work. It is told of.
 func TestATenantThatHangsAloneTakesNobodysTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		release, mine, p := make(chan struct{}), prometheus.NewRegistry(), supervisor.NewProbe()
+		release, p := make(chan struct{}), supervisor.NewProbe()
 		c := newTenants(release, "a")
-		cancel, ended, log := supervise(t, supervisor.Config{Probe: p, Metrics: mine}, describe(c))
+		cancel, ended, log := supervise(t, supervisor.Config{Probe: p}, describe(c))
 		synctest.Wait()
 		for n := range 20 {
 			c.Add("a/" + strings.Repeat("x", n))
@@ -55,7 +52,7 @@ func TestATenantThatHangsAloneTakesNobodysTerm(t *testing.T) {
 		if strings.Count(log(), "Controller is held") != 1 || !strings.Contains(log(), `group="a"`) || strings.Contains(log(), "stalled") {
 			t.Errorf("logged: %s", log())
 		}
-		if n := heldSeries(t, mine); n != 1 {
+		if n := sample(t, "regent_controller_held", "a", ""); n != 1 {
 			t.Errorf("the metric is %v", n)
 		}
 		for range 100 { // others are worked for
@@ -68,7 +65,7 @@ func TestATenantThatHangsAloneTakesNobodysTerm(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		close(release)
 		time.Sleep(2 * time.Second)
-		if got := of(t, p, "a"); got.HeldBy != "" || !strings.Contains(log(), "no longer held") || heldSeries(t, mine) != 0 {
+		if got := of(t, p, "a"); got.HeldBy != "" || !strings.Contains(log(), "no longer held") || sample(t, "regent_controller_held", "a", "") != 0 {
 			t.Errorf("when it goes on: %+v", got)
 		}
 		cancel()
@@ -76,30 +73,12 @@ func TestATenantThatHangsAloneTakesNobodysTerm(t *testing.T) {
 	})
 }
 
-// heldSeries is what regent_controller_held is for controller a.
-func heldSeries(t *testing.T, at prometheus.Gatherer) float64 {
-	t.Helper()
-	families, err := at.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "regent_controller_held" && len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == "a" {
-				return m.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatal("there is no series")
-	return 0
-}
-
 // A controller that hangs for everybody is found as soon as a second tenant has work.
 func TestAControllerThatHangsIsFoundWhenASecondTenantComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		c := newTenants(release, "ab")
-		cancel, ended, log := supervise(t, supervisor.Config{Metrics: election.NoMetrics}, describe(c))
+		cancel, ended, log := supervise(t, supervisor.Config{}, describe(c))
 		synctest.Wait()
 		c.Add("a/1")
 		time.Sleep(10 * time.Minute)

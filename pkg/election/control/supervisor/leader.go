@@ -50,8 +50,7 @@ type Leader[D any] struct {
 }
 
 // NewLeader returns a Leader for the controllers of some scopes of a registry; none: LeaderOnly. It sets the Config's
-// Tolerated itself. It fails if Config.Policies are not valid for the registry (control.Policies.Validate), or if
-// something else at Config.Metrics has the name of a metric.
+// Tolerated itself. It fails if Config.Policies are not valid for the registry (control.Policies.Validate).
 func NewLeader[D any](cfg Config, r *control.Registry[D], scopes ...control.Scope) (*Leader[D], error) {
 	if len(scopes) == 0 {
 		scopes = []control.Scope{control.LeaderOnly}
@@ -66,7 +65,8 @@ func NewLeader[D any](cfg Config, r *control.Registry[D], scopes ...control.Scop
 	for _, d := range l.set {
 		l.shows = append(l.shows, d.Name)
 	}
-	return l, show(cfg.Metrics, l.shows)
+	show(l.shows)
+	return l, nil
 }
 
 // Close removes the series of the controllers that no other Leader of this process has. It is for programs whose

@@ -1,81 +1,44 @@
 package supervisor
 
 import (
-	"fmt"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/component-base/metrics"
-
 	"github.com/regent-project/regent/pkg/election/control"
-	"github.com/regent-project/regent/pkg/election/internal/registry"
+	"github.com/regent-project/regent/pkg/election/internal/series"
 )
 
 var (
-	stateGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "regent_controller_state", StabilityLevel: metrics.ALPHA,
-		Help: "1 for the state that a controller of this replica is in, otherwise 0. All leader-only controllers are stopped on a replica that does not lead.",
-	}, []string{"controller", "state"})
-	starts = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "regent_controller_starts_total", StabilityLevel: metrics.ALPHA,
-		Help: "How often a controller was constructed, in all terms of this process.",
-	}, []string{"controller"})
-	restartsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "regent_controller_restarts_total", StabilityLevel: metrics.ALPHA,
-		Help: "How often a controller was constructed again within a term, because it had failed.",
-	}, []string{"controller"})
-	panics = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "regent_controller_panics_total", StabilityLevel: metrics.ALPHA,
-		Help: "How often a controller panicked. The log has the stacks.",
-	}, []string{"controller"})
-	stalls = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "regent_controller_stalls_total", StabilityLevel: metrics.ALPHA,
-		Help: "How often a controller held work and got none of it done for its stall deadline.",
-	}, []string{"controller"})
-	sweeping = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "regent_controller_sweeping", StabilityLevel: metrics.ALPHA,
-		Help: "1 while a controller passes over all objects, with which it begins, and works on what it has found there, otherwise 0.",
-	}, []string{"controller"})
-	sweptKeys = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "regent_controller_swept_keys", StabilityLevel: metrics.ALPHA,
-		Help: "Number of keys that a controller has found in its pass over all objects and has not worked on yet.",
-	}, []string{"controller"})
-	holding = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "regent_controller_held", StabilityLevel: metrics.ALPHA,
-		Help: "1 while all the work of a controller is of one group, such as a logical cluster, and none of it was done for its stall deadline, otherwise 0. The log names the group.",
-	}, []string{"controller"})
-	lateGauge = metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "regent_late_controllers", StabilityLevel: metrics.ALPHA,
-		Help: "Number of controllers that have not stopped although their drain timeout is over. The log has their stacks.",
-	})
+	stateGauge = series.NewGauge("regent_controller_state",
+		"1 for the state that a controller of this replica is in, otherwise 0. All leader-only controllers are stopped on a replica that does not lead.", "controller", "state")
+	starts        = series.NewCounter("regent_controller_starts_total", "How often a controller was constructed, in all terms of this process.", "controller")
+	restartsTotal = series.NewCounter("regent_controller_restarts_total",
+		"How often a controller was constructed again within a term, because it had failed.", "controller")
+	panics = series.NewCounter("regent_controller_panics_total", "How often a controller panicked. The log has the stacks.", "controller")
+	stalls = series.NewCounter("regent_controller_stalls_total",
+		"How often a controller held work and got none of it done for its stall deadline.", "controller")
+	sweeping = series.NewGauge("regent_controller_sweeping",
+		"1 while a controller passes over all objects, with which it begins, and works on what it has found there, otherwise 0.", "controller")
+	sweptKeys = series.NewGauge("regent_controller_swept_keys",
+		"Number of keys that a controller has found in its pass over all objects and has not worked on yet.", "controller")
+	holding = series.NewGauge("regent_controller_held",
+		"1 while all the work of a controller is of one group, such as a logical cluster, and none of it was done for its stall deadline, otherwise 0. The log names the group.", "controller")
+	lateGauge = series.NewGauge("regent_late_controllers",
+		"Number of controllers that have not stopped although their drain timeout is over. The log has their stacks.")
 )
 
 // counters and gauges have a series for each controller, beside stateGauge.
 var (
-	counters = []*metrics.CounterVec{starts, restartsTotal, panics, stalls}
-	gauges   = []*metrics.GaugeVec{sweeping, sweptKeys, holding}
+	counters = []series.Counter{starts, restartsTotal, panics, stalls}
+	gauges   = []series.Gauge{sweeping, sweptKeys, holding}
 )
 
-// registerMetrics registers the metrics at a registry; nil: component-base's. It may be called any number of times.
-func registerMetrics(to prometheus.Registerer) error {
-	err := registry.Register(to, stateGauge, starts, restartsTotal, panics, stalls, sweeping, sweptKeys, holding, lateGauge)
-	if err != nil {
-		return fmt.Errorf("supervisor: Config.Metrics: %w", err)
-	}
-	return nil
-}
+// ShowMetrics creates the series of all controllers of a registry, so that alerts work on replicas that have never led.
+// NewLeader does it for its controllers; call it before the first Run. They stay for as long as the process lives.
+// Package metrics says how they come to be served.
+func ShowMetrics[D any](r *control.Registry[D]) { show(r.Names()) }
 
-// ShowMetrics registers the metrics, as Config.Metrics says, and creates the series of all controllers of a registry,
-// so that alerts work on replicas that have never led. NewLeader does it for its controllers; call it before the first
-// Run. They stay for as long as the process lives.
-func ShowMetrics[D any](to prometheus.Registerer, r *control.Registry[D]) error {
-	return show(to, r.Names())
-}
-
-func show(to prometheus.Registerer, controllers []string) error {
-	if err := registerMetrics(to); err != nil {
-		return err
-	}
+func show(controllers []string) {
+	lateGauge.Add(0)
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
 	for _, name := range controllers {
@@ -83,17 +46,15 @@ func show(to prometheus.Registerer, controllers []string) error {
 			continue // its controller may work
 		}
 		for _, state := range states {
-			stateGauge.WithLabelValues(name, string(state)).Set(0)
+			stateGauge.Flag(state == stateStopped, name, string(state))
 		}
-		stateGauge.WithLabelValues(name, string(stateStopped)).Set(1)
 		for _, counter := range counters {
-			counter.WithLabelValues(name).Add(0)
+			counter.Show(name)
 		}
 		for _, gauge := range gauges {
-			gauge.WithLabelValues(name).Set(0)
+			gauge.Set(0, name)
 		}
 	}
-	return nil
 }
 
 // shown says how many have shown the series of a controller and not hidden them.
@@ -112,29 +73,25 @@ func hide(controllers []string) {
 		}
 		delete(shown.by, name)
 		for _, state := range states {
-			stateGauge.DeleteLabelValues(name, string(state))
+			stateGauge.Delete(name, string(state))
 		}
 		for _, counter := range counters {
-			counter.DeleteLabelValues(name)
+			counter.Delete(name)
 		}
 		for _, gauge := range gauges {
-			gauge.DeleteLabelValues(name)
+			gauge.Delete(name)
 		}
 	}
 }
 
 // showSweep shows a controller's report of its sweep.
 func showSweep(controller string, s control.Sweep) {
-	running := 0.0
-	if s.Running {
-		running = 1
-	}
-	sweeping.WithLabelValues(controller).Set(running)
-	sweptKeys.WithLabelValues(controller).Set(float64(s.Pending))
+	sweeping.Flag(s.Running, controller)
+	sweptKeys.Set(float64(s.Pending), controller)
 }
 
 // showState moves a controller's series from one state to another.
 func showState(controller string, from, to state) {
-	stateGauge.WithLabelValues(controller, string(from)).Set(0)
-	stateGauge.WithLabelValues(controller, string(to)).Set(1)
+	stateGauge.Set(0, controller, string(from))
+	stateGauge.Set(1, controller, string(to))
 }

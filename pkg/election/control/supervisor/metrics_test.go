@@ -5,54 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
-	"github.com/regent-project/regent/pkg/election/internal/registry/registrytest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
-
-func TestMetricsAreWhereTheProgramWantsThemAndTwiceIsAsGoodAsOnce(t *testing.T) {
-	registry, err := control.NewRegistry(descriptor("placed", untilCancelled))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mine := prometheus.NewRegistry()
-	for _, to := range []prometheus.Registerer{mine, nil, mine, election.NoMetrics, nil} {
-		if _, err := supervisor.NewLeader(supervisor.Config{Metrics: to}, registry); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := supervisor.Run(ctx, registry.Scoped(control.LeaderOnly), deps{}, supervisor.Config{Metrics: to}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	families, err := mine.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if labels := m.GetLabel(); f.GetName() == "regent_controller_starts_total" && labels[0].GetValue() == "placed" {
-				return
-			}
-		}
-	}
-	t.Errorf("the program's own registry has not got the controller: %d families", len(families))
-}
 
 // A program whose controllers come and go does not fill its metrics with names that have gone.
 func TestALeaderThatIsClosedLeavesNoSeries(t *testing.T) {
-	mine := prometheus.NewRegistry()
-	series := func() int { return registrytest.Series(t, mine, "controller", "comes-and-goes") }
+	series := func() int { return seriestest.Count("controller", "comes-and-goes") }
 	registry, err := control.NewRegistry(descriptor("comes-and-goes", untilCancelled))
 	if err != nil {
 		t.Fatal(err)
 	}
 	made := func() *supervisor.Leader[deps] {
-		l, err := supervisor.NewLeader(supervisor.Config{Metrics: mine}, registry)
+		l, err := supervisor.NewLeader(supervisor.Config{}, registry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +33,7 @@ func TestALeaderThatIsClosedLeavesNoSeries(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := supervisor.Run(ended, registry.Scoped(control.LeaderOnly), deps{}, supervisor.Config{Metrics: mine}); err != nil {
+	if err := supervisor.Run(ended, registry.Scoped(control.LeaderOnly), deps{}, supervisor.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	other.Close()
@@ -90,23 +56,24 @@ func TestPoliciesThatMeanNothingAreAnError(t *testing.T) {
 		"there": {Controllers: map[string]control.Policy{"elsewhere": control.Exit}},
 		"never": {Controllers: map[string]control.Policy{"there": "never"}},
 	} {
-		if _, err := supervisor.NewLeader(supervisor.Config{Policies: policies, Metrics: prometheus.NewRegistry()}, registry); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := supervisor.NewLeader(supervisor.Config{Policies: policies}, registry); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v", policies, err)
 		}
 	}
 }
 
-func TestANameOfAMetricThatIsTakenIsAnError(t *testing.T) {
-	registry, err := control.NewRegistry(descriptor("placed", untilCancelled))
+// Whoever runs controllers has the metric, also if they were never shown.
+func TestLateControllersAreCountedFromTheStart(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	registry, err := control.NewRegistry(descriptor("a", untilCancelled))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine := prometheus.NewRegistry()
-	mine.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "regent_controller_state"}))
-	if _, err := supervisor.NewLeader(supervisor.Config{Metrics: mine}, registry); err == nil {
-		t.Error("NewLeader accepts it")
+	if err := supervisor.Run(ended, registry.Scoped(control.LeaderOnly), deps{}, supervisor.Config{}); err != nil {
+		t.Fatal(err)
 	}
-	if err := supervisor.Run(t.Context(), registry.Scoped(control.LeaderOnly), deps{}, supervisor.Config{Metrics: mine}); err == nil {
-		t.Error("Run accepts it")
+	if n := seriestest.Value(t, "regent_late_controllers"); n != 0 {
+		t.Errorf("%v are late", n)
 	}
 }

@@ -64,11 +64,7 @@ func (c *child) holds(i *instance, by string, held, deadline time.Duration) {
 		by = ""
 	}
 	was := c.record.heldBy(by)
-	gauge := 0.0
-	if by != "" {
-		gauge = 1
-	}
-	holding.WithLabelValues(c.Name).Set(gauge)
+	holding.Flag(by != "", c.Name)
 	c.mu.Unlock()
 	switch {
 	case by == was:

@@ -34,7 +34,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election/control"
@@ -70,8 +69,6 @@ type Config struct {
 	// StoreReachable, if set, says whether etcd answers. While it does not, no controller counts as stalled, and
 	// failures do not count towards RestartLimit. It must not block.
 	StoreReachable func() bool
-	// Metrics is where the metrics of all Runs of this process are registered: see election.Config.
-	Metrics prometheus.Registerer
 	// Probe, if set, reaches this Run.
 	Probe *Probe
 	// OnEvent, if set, is called with each event, on any goroutine. It must not block.
@@ -167,9 +164,7 @@ type described struct {
 }
 
 func run(ctx context.Context, set []described, cfg Config) error {
-	if err := registerMetrics(cfg.Metrics); err != nil {
-		return err
-	}
+	lateGauge.Add(0) // it is there for whoever has controllers
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &supervision{

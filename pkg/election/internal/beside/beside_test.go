@@ -4,42 +4,56 @@ package beside
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo"
-	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 func TestMain(m *testing.M) {
+	leaderelection.SetProvider(shown)
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// status returns leader_election_master_status of a Lease, as /metrics shows it.
+// gauge is a program's own, as component-base and controller-runtime have one.
+type gauge struct {
+	mu     sync.Mutex
+	values map[string]float64
+}
+
+func (g *gauge) NewLeaderMetric() leaderelection.LeaderMetric { return g }
+func (g *gauge) On(name string)                               { g.set(name, 1) }
+func (g *gauge) Off(name string)                              { g.set(name, 0) }
+func (g *gauge) SlowpathExercised(string)                     {}
+
+func (g *gauge) set(name string, value float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.values[name] = value
+}
+
+var shown = &gauge{values: map[string]float64{}}
+
+// status returns what the gauge shows of a Lease.
 func status(t *testing.T, lease string) float64 {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	value, ok := shown.values[lease]
+	if !ok {
+		t.Fatalf("no series for %s", lease)
 	}
-	for _, f := range families {
-		for _, series := range f.GetMetric() {
-			if f.GetName() == "leader_election_master_status" && testutil.LabelsMatch(series, map[string]string{"name": lease}) {
-				return series.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no series for %s", lease)
-	return 0
+	return value
 }
 
 // In each mode the gauge of the other provider is 0 on a standby, 1 during a term, and 0 from its end on, which
-// client-go alone does not give. The metrics that only this package has are there, too.
+// client-go alone does not give. So is the gauge of package election.
 func TestTheGaugeOfAnotherProviderIsRight(t *testing.T) {
 	for _, mode := range []election.Mode{election.Renewed{}, election.ForLife{}} {
 		t.Run(string(mode.Name()), func(t *testing.T) {
@@ -54,11 +68,17 @@ func TestTheGaugeOfAnotherProviderIsRight(t *testing.T) {
 			if got := status(t, name); got != 0 {
 				t.Errorf("before the first term it is %v", got)
 			}
+			if ours := seriestest.Value(t, "leader_election_master_status", name); ours != 0 {
+				t.Errorf("before the first term ours is %v", ours)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			var during, after float64
 			_ = elector.Run(ctx, func(termCtx context.Context, _ election.Term) error {
 				during = status(t, name)
+				if ours := seriestest.Value(t, "leader_election_master_status", name); ours != 1 {
+					t.Errorf("during the term ours is %v", ours)
+				}
 				cancel()
 				<-termCtx.Done()
 				// The term is being drained, and renewals go on.
@@ -73,8 +93,5 @@ func TestTheGaugeOfAnotherProviderIsRight(t *testing.T) {
 				t.Errorf("during the term it is %v, after it %v", during, after)
 			}
 		})
-	}
-	if _, err := legacyregistry.DefaultGatherer.Gather(); err != nil {
-		t.Error(err)
 	}
 }
