@@ -40,7 +40,7 @@ type offer struct {
 	env     []string
 }
 
-// clientGo is the program that there is always: it has client-go and nothing else.
+// clientGo is the program that there is always: it talks to a server by client-go, and has nothing else.
 const clientGo = "client-go alone"
 
 // weight prints what the module graph of each program gains when it takes the library: a row for a program and a state
@@ -58,7 +58,7 @@ func weight(ctx context.Context, o options) error {
 	if o.programs == nil {
 		o.programs = programs{}
 	}
-	if o.programs[clientGo], err = clientGoAlone(o.tree, filepath.Join(scratch, "client-go")); err != nil {
+	if o.programs[clientGo], err = clientGoAlone(ctx, o.tree, filepath.Join(scratch, "client-go")); err != nil {
 		return err
 	}
 	fmt.Println("| program | modules in its graph | takes | added | of these in its go.mod | bumped | what is added |\n|---|---|---|---|---|---|---|")
@@ -202,8 +202,10 @@ func selected(ctx context.Context, p place) (map[string]string, error) {
 	return versions, nil
 }
 
-// clientGoAlone writes the go.mod of a program that has the client-go of the server.
-func clientGoAlone(tree, directory string) (string, error) {
+// clientGoAlone makes a program that has the client-go of the server. Its go.mod lists what its packages come from, as
+// that of each program does that Go can build: a go.mod with client-go alone would seem to gain those with any other
+// module.
+func clientGoAlone(ctx context.Context, tree, directory string) (string, error) {
 	root, err := readModFile(filepath.Join(tree, "go.mod"))
 	if err != nil {
 		return "", err
@@ -212,7 +214,10 @@ func clientGoAlone(tree, directory string) (string, error) {
 		return "", err
 	}
 	text := "module example.com/program\n\ngo " + root.Go.Version + "\n\nrequire k8s.io/client-go " + versionOf(root, "k8s.io/client-go") + "\n"
-	return directory, os.WriteFile(filepath.Join(directory, "go.mod"), []byte(text), 0o600)
+	if err := os.WriteFile(filepath.Join(directory, "go.mod"), []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	return directory, place{directory: directory, env: []string{"GOWORK=off", "GOFLAGS="}}.quiet(ctx, "go", "mod", "tidy")
 }
 
 // copyProgram copies what a program's graph depends on. A directory that it replaces a module by is taken where it is.
