@@ -13,7 +13,6 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/controllers/loop"
-	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
 )
