@@ -13,7 +13,7 @@ func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 		"../../docs/PROVIDE.md": {"../../examples/widgets/cmd/main.go"},
 		"../../docs/EMBED.md": {
 			"../../examples/leader/shortest/main.go", "../../examples/manager/cmd/main.go", "../../pkg/election/clientgo/example_test.go",
-			"../../pkg/election/control/example_test.go", "../../pkg/election/join/example_test.go", "../../examples/apiserver/lead/lead.go",
+			"../../pkg/election/control/example_test.go", "../../pkg/election/join/example_test.go", "../../pkg/election/metrics/example_test.go", "../../examples/apiserver/lead/lead.go",
 		},
 	}
 	for page, files := range examples {
