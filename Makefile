@@ -45,7 +45,7 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (several
 
 # What tests start. It is built before them, so that none waits for a compiler.
 programs = ./test/tools/embedded ./test/e2e/candidate ./test/e2e/flood ./test/e2e/issuer ./examples/fenced-controller
-started  = bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/selectors bin/apiserver bin/leader bin/manager bin/widgets bin/packed
+started  = bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/selectors bin/apiserver bin/leader bin/widgets bin/packed
 prove    = $(GO) run ./test/tools/prove
 
 .PHONY: test
@@ -156,8 +156,8 @@ bin/programs:
 .PHONY: $(addprefix bin/,$(notdir $(programs)))
 $(addprefix bin/,$(notdir $(programs))):
 	@mkdir -p bin && $(GO) build -ldflags '-s -w' -o $@ $(filter %/$(@F),$(programs))
-.PHONY: bin/apiserver bin/leader bin/manager bin/widgets
-bin/apiserver bin/leader bin/manager bin/widgets:
+.PHONY: bin/apiserver bin/leader bin/widgets
+bin/apiserver bin/leader bin/widgets:
 	@cd examples/$(@F) && $(GO) build -ldflags '-s -w' -o ../../$@ ./cmd
 bin/etcd:
 	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@

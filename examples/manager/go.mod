@@ -6,6 +6,7 @@ replace (
 	github.com/regent-project/regent/pkg/election => ../../pkg/election
 	github.com/regent-project/regent/pkg/election/metrics => ../../pkg/election/metrics
 	github.com/regent-project/regent/pkg/election/perterm => ../../pkg/election/perterm
+	github.com/regent-project/regent/pkg/regenttest => ../../pkg/regenttest
 )
 
 require (
@@ -13,7 +14,10 @@ require (
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/metrics v0.0.0-00010101000000-000000000000
 	github.com/regent-project/regent/pkg/election/perterm v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/regenttest v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.2
+	k8s.io/apimachinery v0.37.2
+	k8s.io/client-go v0.37.2
 	k8s.io/klog/v2 v2.140.0
 	sigs.k8s.io/controller-runtime v0.25.2
 )
@@ -69,8 +73,6 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/apiextensions-apiserver v0.37.2 // indirect
-	k8s.io/apimachinery v0.37.2 // indirect
-	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect

@@ -8,12 +8,14 @@ tool sigs.k8s.io/controller-tools/cmd/controller-gen
 
 require (
 	github.com/regent-project/regent/pkg/election v0.0.0-00010101000000-000000000000
+	github.com/regent-project/regent/pkg/regenttest v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
 	sigs.k8s.io/controller-runtime v0.25.2
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -88,7 +90,8 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
 replace github.com/regent-project/regent/pkg/election => ../../pkg/election
+
+replace github.com/regent-project/regent/pkg/regenttest => ../../pkg/regenttest

@@ -2,13 +2,12 @@ package regenttest
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"runtime/debug"
 	"strings"
 	"sync"
 )
@@ -50,7 +49,7 @@ func (f *once) of(ctx context.Context) (string, error) {
 	if f.file != "" {
 		return f.file, nil
 	}
-	is, err := thisLibrary()
+	is, err := thisLibrary(ctx)
 	if err == nil {
 		f.file, err = is.program(ctx)
 	}
@@ -60,29 +59,35 @@ func (f *once) of(ctx context.Context) (string, error) {
 	return f.file, nil
 }
 
-// library is this library, as a test's binary has it.
+// library is this library, as the test's module has it.
 type library struct {
-	root    string // module of the server, from which the program is built
-	version string // empty: it is in a directory
+	server    string // module of the server, from which the program is built
+	version   string // empty: it is a directory
+	directory string
 }
 
-// thisLibrary returns which library this is.
-func thisLibrary() (library, error) {
-	module := reflect.TypeFor[Server]().PkgPath()
-	l := library{root: strings.TrimSuffix(module, "/pkg/regenttest")}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return l, errors.New("this binary does not say of which modules it is made")
+// thisLibrary asks the go command which library this is, since a test's binary does not know it. A test runs in the
+// directory of its package, which is in its module.
+func thisLibrary(ctx context.Context) (library, error) {
+	type module struct {
+		Version, Dir string
+		Replace      *module
 	}
-	for _, m := range info.Deps {
-		switch {
-		case m.Path != module:
-		case m.Replace == nil:
-			l.version = m.Version
-			return l, nil
-		case m.Replace.Version != "":
-			return l, fmt.Errorf("%s is replaced by %s %s, and nobody knows what is built from that", module, m.Replace.Path, m.Replace.Version)
+	path := reflect.TypeFor[Server]().PkgPath()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-json=Version,Dir,Replace", path).Output() //nolint:gosec // this package
+	if err != nil {
+		return library{}, fmt.Errorf("go list -m %s, to find its version: %w", path, explained(err))
+	}
+	var m module
+	if err := json.Unmarshal(out, &m); err != nil {
+		return library{}, fmt.Errorf("go list -m %s: %w", path, err)
+	}
+	l := library{server: strings.TrimSuffix(path, "/pkg/regenttest"), version: m.Version, directory: m.Dir}
+	if m.Replace != nil {
+		if m.Replace.Version != "" {
+			return l, fmt.Errorf("%s is replaced by another module, and nobody knows what is built from that", path)
 		}
+		l.version, l.directory = "", m.Replace.Dir
 	}
 	return l, nil
 }

@@ -33,11 +33,17 @@ func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 	}
 }
 
-// The program that EMBED.md begins with is a whole one.
+// The program that EMBED.md begins with is a whole one, and so is the test that REGENTTEST.md begins with, which has
+// another package in its reader's directory.
 func TestTheShortestProgramIsShownWhole(t *testing.T) {
-	_, program, found := strings.Cut(string(readFile(t, "../../examples/leader/shortest/main.go")), "package main\n")
-	if !found || !strings.Contains(string(readFile(t, "../../docs/EMBED.md")), "```go\npackage main\n"+program+"```\n") {
-		t.Error("docs/EMBED.md does not show all of examples/leader/shortest/main.go")
+	for _, of := range []struct{ page, file, clause, shown string }{
+		{"docs/EMBED.md", "examples/leader/shortest/main.go", "package main\n", "package main\n"},
+		{"docs/REGENTTEST.md", "pkg/regenttest/first_test.go", "package regenttest_test\n", "package hello\n"},
+	} {
+		_, program, found := strings.Cut(string(readFile(t, "../../"+of.file)), of.clause)
+		if !found || !strings.Contains(string(readFile(t, "../../"+of.page)), "```go\n"+of.shown+program+"```\n") {
+			t.Errorf("%s does not show all of %s", of.page, of.file)
+		}
 	}
 }
 
