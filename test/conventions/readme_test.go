@@ -10,7 +10,8 @@ import (
 // What the pages for programmers show compiles, because it is part of an example that does.
 func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 	examples := map[string][]string{
-		"../../docs/PROVIDE.md": {"../../examples/widgets/cmd/main.go"},
+		"../../docs/PROVIDE.md":    {"../../examples/widgets/cmd/main.go"},
+		"../../docs/REGENTTEST.md": {"../../pkg/regenttest/first_test.go", "../../examples/widgets/internal/controller/widget_controller_test.go"},
 		"../../docs/EMBED.md": {
 			"../../examples/leader/shortest/main.go", "../../examples/manager/cmd/main.go", "../../pkg/election/clientgo/example_test.go",
 			"../../pkg/election/control/example_test.go", "../../pkg/election/join/example_test.go", "../../pkg/election/metrics/example_test.go", "../../examples/apiserver/lead/lead.go",
@@ -26,7 +27,7 @@ func TestTheCodeInTheDocsForBuildersIsFromExamples(t *testing.T) {
 			t.Errorf("no code in %s", page)
 		}
 		for _, block := range blocks {
-			if !strings.Contains(code.String(), flat(block[1])) {
+			if !strings.Contains(code.String(), strings.TrimPrefix(flat(block[1]), "package hello\n")) {
 				t.Errorf("%s: not in an example:\n%s", page, block[1])
 			}
 		}
@@ -78,7 +79,7 @@ func TestAdoptionTakesFewLines(t *testing.T) {
 func TestEachPointOfTheKEPIsHeldByATest(t *testing.T) {
 	directories := map[string]string{"perterm": "../../pkg/election/perterm", "join": "../../pkg/election/join", "leader": "../../pkg/election/leader",
 		"clientgo": "../../pkg/election/clientgo", "election": "../../pkg/election", "control": "../../pkg/election/control",
-		"supervisor": "../../pkg/election/control/supervisor", "server": "../../pkg/server", "admission": "../../pkg/server/apis/admission", "test/e2e": "../e2e", "test/embed": "../embed"}
+		"supervisor": "../../pkg/election/control/supervisor", "server": "../../pkg/server", "admission": "../../pkg/server/apis/admission", "test/e2e": "../e2e", "test/embed": "../embed", "examples/manager": "../../examples/manager/cmd"}
 	_, table, found := strings.Cut(string(readFile(t, "../../docs/CLIENT-GO.md")), "| what the KEP asks | what the packages do | held by |\n|---|---|---|\n")
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if !found || len(lines) < 12 {

@@ -31,12 +31,11 @@ import (
 var shared *regenttest.Server
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true)))
 	os.Exit(regenttest.Main(m, func(s *regenttest.Server) { shared = s }))
 }
 
-// workspace makes a workspace with the definition, in which the controller runs until the test ends. It returns a client
-// of it.
+// workspace makes a workspace with the definition, in which the controller runs until the test ends. It returns a
+// client of it.
 func workspace(t *testing.T, server *regenttest.Server, name string) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -64,9 +63,11 @@ func define(t *testing.T, c client.Client) {
 // run runs the controller, as main does.
 func run(t *testing.T, of *rest.Config, scheme *runtime.Scheme) {
 	t.Helper()
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true))) // the first call counts
 	mgr, err := ctrl.NewManager(of, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // each test has a controller of that name
+		// each test has a controller of that name
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	must(t, err)
 	must(t, (&controller.WidgetReconciler{
