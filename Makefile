@@ -64,7 +64,7 @@ parts:
 	@$(prove) parts -minutes $(MINUTES)
 
 # What has a shorter form in make test, for the CPU that it takes: .ci/run runs those that a change touches, or one in turn (test/tools/prove/parts.go).
-LONG = long-properties long-scenarios long-faults long-workspaces long-definitions long-sample long-manager long-programs long-leases
+LONG = long-properties long-scenarios long-faults long-workspaces long-definitions long-sample long-manager long-programs long-leases long-kcm
 .PHONY: long $(LONG)
 long: $(LONG) ## run the long forms of tests, one after the other: each is a target, too
 long-properties: bin/programs bin/selectors bin/packed ## each property, of hundreds of random cases
@@ -87,6 +87,8 @@ long-programs: ## a thousand terms of a leader, a drop-in and a manager in which
 	cd pkg/election/perterm && GOWORK=$(CURDIR)/test/libraries.work $(GO) test -count=1 -timeout 20m -run 'AtRandom' -random-terms=1000 -seed=$(or $(SEED),1)
 long-leases: bin/etcd bin/kube-apiserver ## a kube-apiserver does with Leases what the store of pkg/election/electiontest and Regent do
 	cd test/bench && $(GO) test -count=1 -timeout 20m -run 'DoesWhatElectorsTakeForGranted' .
+long-kcm: bin/etcd bin/kubernetes ## a kube-controller-manager loses its Lease a hundred times, is killed, and is paused (examples/kube-controller-manager)
+	cd test/bench && $(GO) test -v -count=1 -timeout 30m -run 'AKubeControllerManager' . -kcm $(CURDIR)/bin/kubernetes/bin
 
 .PHONY: e2e
 e2e: ## run the scenarios with real processes only (one, in a mode of election, on an etcd of three members: make e2e RUN=TestName MODE=for-life ETCD=3)
@@ -146,7 +148,7 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 	@for plugin in regent ws; do ln -sf regent bin/kubectl-$$plugin; ln -sf regent bin/kubectl_complete-$$plugin; done
 
 # Always asked, never stale: go build knows better than make what has changed.
-.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/golangci-lint
+.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/kubernetes bin/golangci-lint
 bin/regent:
 	@$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
 bin/faulty: ## build a server with controllers that misbehave, to see how they are found (docs/CLI.md)
@@ -176,6 +178,8 @@ bin/selectors:
 	@cd test/tools/promtool && $(GO) build -tags remove_all_sd -o ../../../$@ ./selectors
 bin/kube-apiserver: ## build Kubernetes' own API server, to measure beside it
 	@cd test/tools/kubernetes && $(GO) build -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
+bin/kubernetes: ## build Kubernetes' controller manager and API server with our packages, bin/kubernetes/bin (examples/kube-controller-manager)
+	@GO='$(GO)' examples/kube-controller-manager/adopt.sh $@
 bin/golangci-lint:
 	@cd test/tools/lint && $(GO) build -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 

@@ -251,7 +251,7 @@ func (k *kcp) lease(b *testing.B) heldLease {
 	return heldLease{decodeLease(b, resp.Kvs[0].Value), resp.Header.Revision}
 }
 
-func decodeLease(b *testing.B, value []byte) string {
+func decodeLease(b testing.TB, value []byte) string {
 	b.Helper()
 	if len(value) == 0 {
 		return ""

@@ -79,7 +79,7 @@ func (k *kcp) pause(b *testing.B, name string) string {
 	takeover := time.Now()
 	settle(2 * time.Second)
 	everybody := map[string]bool{} // who writes in a replica that does not lead, too
-	for _, e := range audited(b, standby) {
+	for _, e := range audited(b, filepath.Join(standby.root, "audit.log")) {
 		if e.StageTimestamp.Time.Before(takeover.Add(-time.Second)) {
 			everybody[e.UserAgent] = true
 		}
@@ -88,7 +88,7 @@ func (k *kcp) pause(b *testing.B, name string) string {
 	leader.Signal(syscall.SIGCONT)
 	settle(15 * time.Second) // the renew deadline of either is shorter
 	stale, refused := 0, 0
-	for _, e := range audited(b, leader) {
+	for _, e := range audited(b, filepath.Join(leader.root, "audit.log")) {
 		if e.StageTimestamp.Time.Before(woken) || everybody[e.UserAgent] || e.ObjectRef.Resource == "leases" {
 			continue
 		}
@@ -107,13 +107,13 @@ type audit struct {
 	Verb, UserAgent string
 	StageTimestamp  metav1.MicroTime
 	ResponseStatus  struct{ Code int }
-	ObjectRef       struct{ Resource string }
+	ObjectRef       struct{ Resource, Subresource, Namespace, Name string }
 }
 
 // audited returns what was answered to who wanted to write.
-func audited(b *testing.B, r *kcpReplica) (writes []audit) {
+func audited(b testing.TB, file string) (writes []audit) {
 	b.Helper()
-	log, err := os.ReadFile(filepath.Join(r.root, "audit.log"))
+	log, err := os.ReadFile(file)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -35,41 +35,69 @@ func startKubernetes(b testing.TB) *kubernetesAPI {
 	if err := make.Run(); err != nil {
 		b.Fatalf("cannot build kube-apiserver: %v", err)
 	}
-	etcd, directory, port := harness.StartEtcd(b), b.TempDir(), harness.FreePorts(b, 1)[0]
-	key, tokens := filepath.Join(directory, "accounts.key"), filepath.Join(directory, "tokens.csv")
-	if err := os.WriteFile(key, newKey(b), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	token := rand.Text()
-	if err := os.WriteFile(tokens, []byte(token+",admin,admin,system:masters\n"), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	harness.Start(b, "kube-apiserver", harness.Binary("kube-apiserver"), "--etcd-servers="+etcd.URL, "--token-auth-file="+tokens, "--authorization-mode=RBAC",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key, "--service-account-signing-key-file="+key,
-		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none", "--cert-dir="+directory,
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port))
-	k := &kubernetesAPI{config: &restclient.Config{
-		Host: fmt.Sprintf("https://127.0.0.1:%d", port), BearerToken: token, TLSClientConfig: restclient.TLSClientConfig{Insecure: true},
-	}}
+	etcd := harness.StartEtcd(b)
+	a := newAccounts(b)
+	k := &kubernetesAPI{config: a.serve(b, "kube-apiserver", harness.Binary("kube-apiserver"), etcd.URL)}
 	client, err := kubernetes.NewForConfig(k.config)
 	if err != nil {
 		b.Fatal(err)
 	}
 	k.admin = client
-	harness.Eventually(b, "kube-apiserver is ready", func() bool {
-		answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(b.Context())
-		return err == nil && strings.TrimSpace(string(answer)) == "ok"
-	})
 	k.name, k.writes = "kube-apiserver", follow(b, etcd.Client(b), plainly, configMap)
 	return k
 }
 
+// accounts are what the API servers of one cluster share: who the administrator is, and the key of service accounts.
+type accounts struct{ token, tokens, key string }
+
+func newAccounts(b testing.TB) accounts {
+	b.Helper()
+	directory := b.TempDir()
+	a := accounts{token: rand.Text(), tokens: filepath.Join(directory, "tokens.csv"), key: filepath.Join(directory, "accounts.key")}
+	if err := os.WriteFile(a.key, newKey(b), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(a.tokens, []byte(a.token+",admin,admin,system:masters\n"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return a
+}
+
+// serve starts a kube-apiserver, with further flags, and returns when it is ready.
+func (a accounts) serve(b testing.TB, name, binary, etcd string, flags ...string) *restclient.Config {
+	b.Helper()
+	port := harness.FreePorts(b, 1)[0]
+	harness.Start(b, name, binary, append([]string{
+		"--etcd-servers=" + etcd, "--token-auth-file=" + a.tokens, "--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + a.key, "--service-account-signing-key-file=" + a.key,
+		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none", "--cert-dir=" + b.TempDir(),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+	}, flags...)...)
+	config := &restclient.Config{
+		Host: fmt.Sprintf("https://127.0.0.1:%d", port), BearerToken: a.token, TLSClientConfig: restclient.TLSClientConfig{Insecure: true},
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	harness.Eventually(b, name+" is ready", func() bool {
+		answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(b.Context())
+		return err == nil && strings.TrimSpace(string(answer)) == "ok"
+	})
+	return config
+}
+
 // kubeconfig writes one of somebody, and returns where it is.
-func (k *kubernetesAPI) kubeconfig(b *testing.B, token string) string {
+func (k *kubernetesAPI) kubeconfig(b testing.TB, token string) string {
+	b.Helper()
+	return kubeconfig(b, k.config.Host, token)
+}
+
+func kubeconfig(b testing.TB, server, token string) string {
 	b.Helper()
 	file := filepath.Join(b.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: k.config.Host, InsecureSkipTLSVerify: true}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: server, InsecureSkipTLSVerify: true}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"it": {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{"it": {Cluster: "it", AuthInfo: "it", Namespace: "default"}},
 		CurrentContext: "it",

@@ -154,7 +154,7 @@ func (w *writes) signal(b *testing.B, to *harness.Process, s syscall.Signal, nam
 func settle(atLeast time.Duration) { time.Sleep(atLeast + rand.N(harness.Default.Retry)) }
 
 // loadAverage is the machine's of the last minute.
-func loadAverage(b *testing.B) (load float64) {
+func loadAverage(b testing.TB) (load float64) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err == nil {
 		_, err = fmt.Sscan(string(text), &load)
