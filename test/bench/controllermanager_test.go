@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -75,7 +76,7 @@ func startControllerManagers(t testing.TB, n int) *controllerManagers {
 		c.server = m.accounts.serve(t, fmt.Sprintf("kube-apiserver-%d", i), filepath.Join(*kcmPrograms, "kube-apiserver"), etcd.URL,
 			"--audit-policy-file="+policy, "--audit-log-path="+c.audit, "--audit-log-mode=blocking")
 		port := harness.FreePorts(t, 1)[0]
-		as := kubeconfig(t, c.server.Host, m.accounts.token)
+		as := kubeconfig(t, c.server.Host, m.accounts.controllers) // Kubernetes' own role of it is enough
 		c.url = fmt.Sprintf("https://127.0.0.1:%d", port)
 		c.flags = []string{
 			"--kubeconfig=" + as, "--authentication-kubeconfig=" + as, "--authorization-kubeconfig=" + as, "--authorization-always-allow-paths=/*",
@@ -162,7 +163,8 @@ func TestAKubeControllerManagerOutlivesStolenLeases(t *testing.T) {
 		terms, began := len(c.Lines(`"Leading"`)), time.Now()
 		m.steal(t, fmt.Sprintf("thief-%d", n))
 		harness.Eventually(t, "the term ends", func() bool { return len(c.Lines(`"The term has ended"`)) >= terms })
-		m.roll(t, "example", fmt.Sprint(n)) // it returns when controllers of the next term have done it
+		m.patch(t, "example", fmt.Sprint(n))
+		m.awaitRevision(t, "example", fmt.Sprint(n)) // controllers of the next term have done it
 		took = append(took, time.Since(began))
 		if len(c.Lines(`"Leading"`)) != terms+1 {
 			t.Errorf("theft %d: %d terms, want %d", n, len(c.Lines(`"Leading"`)), terms+1)
@@ -182,7 +184,7 @@ func TestAKubeControllerManagerOutlivesStolenLeases(t *testing.T) {
 		t.Error("the process has ended")
 	}
 	if last.goroutines > tenth.goroutines {
-		t.Errorf("%d goroutines, %d after the tenth theft:\n%s", last.goroutines, tenth.goroutines, grown(tenth.stacks, last.stacks))
+		t.Errorf("%d goroutines, %d after the tenth theft:\n%s", last.goroutines, tenth.goroutines, grown(tenth.kinds, last.kinds))
 	}
 	if last.heap > tenth.heap+1 {
 		t.Errorf("%.1f MiB of heap, %.1f after the tenth theft", last.heap, tenth.heap)
@@ -213,14 +215,13 @@ func deployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// roll gives the Deployment's pods another annotation, and returns when the pods are of that revision.
-func (m *controllerManagers) roll(t testing.TB, name, revision string) {
+// patch gives the Deployment's pods another annotation.
+func (m *controllerManagers) patch(t testing.TB, name, revision string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"revision":%q}}}}}`, revision)
 	if _, err := m.admin.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	m.awaitRevision(t, name, revision)
 }
 
 func (m *controllerManagers) awaitRevision(t testing.TB, name, revision string) {
@@ -239,37 +240,44 @@ func (m *controllerManagers) awaitRevision(t testing.TB, name, revision string) 
 	})
 }
 
-// kcmFootprint is what a process has.
+// kcmFootprint is what a process has. Connections, and the requests of this test, come and go whether it leads or not.
 type kcmFootprint struct {
-	goroutines int
-	heap       float64 // MiB, after a garbage collection
-	resident   int     // MiB
-	stacks     map[string]int
+	goroutines  int            // but of connections
+	connections int            // goroutines of these
+	heap        float64        // MiB, after a garbage collection
+	resident    int            // MiB
+	kinds       map[string]int // of goroutines but of connections, by what began them
 }
 
 func (f kcmFootprint) String() string {
-	return fmt.Sprintf("%d goroutines, %.1f MiB of heap, %d MiB resident", f.goroutines, f.heap, f.resident)
+	return fmt.Sprintf("%d goroutines and %d of connections, %.1f MiB of heap, %d MiB resident", f.goroutines, f.connections, f.heap, f.resident)
 }
 
-// footprint takes the smallest of several looks, since watches end and begin, and requests come and go.
+// ofConnections says of which goroutines it is, by what began them.
+var ofConnections = regexp.MustCompile(`^created by (net/http\.\(\*(Server|Transport)\)|golang\.org/x/net/http2\.\(\*(serverConn|Server|Transport|ClientConn)\))\.`)
+
+// footprint takes the smallest of several looks, since watches end and begin.
 func (c *controllerManager) footprint(t testing.TB) kcmFootprint {
 	t.Helper()
 	var least kcmFootprint
 	for n := range 10 {
 		settle(time.Second)
-		now := kcmFootprint{stacks: map[string]int{}}
-		var heap float64
-		for line := range strings.Lines(c.get(t, "/debug/pprof/heap?gc=1&debug=1")) {
-			_, _ = fmt.Sscanf(line, "# HeapAlloc = %g", &heap)
-		}
-		now.heap, now.resident = heap/(1<<20), c.ResidentMiB()
-		for _, stack := range strings.Split(c.get(t, "/debug/pprof/goroutine?debug=2"), "\n\n") {
-			now.goroutines++
+		now := kcmFootprint{kinds: map[string]int{}}
+		for stack := range strings.SplitSeq(c.get(t, "/debug/pprof/goroutine?debug=2"), "\n\n") {
 			began, _, _ := strings.Cut(stack[strings.LastIndex(stack, "\ncreated by ")+1:], " in goroutine ")
-			now.stacks[began]++
+			if ofConnections.MatchString(began) {
+				now.connections++
+				continue
+			}
+			now.goroutines++
+			now.kinds[began]++
 		}
+		for line := range strings.Lines(c.get(t, "/debug/pprof/heap?gc=1&debug=1")) {
+			_, _ = fmt.Sscanf(line, "# HeapAlloc = %g", &now.heap)
+		}
+		now.heap, now.resident = now.heap/(1<<20), c.ResidentMiB()
 		if n == 0 || now.goroutines < least.goroutines {
-			least.goroutines, least.stacks = now.goroutines, now.stacks
+			least.goroutines, least.connections, least.kinds = now.goroutines, now.connections, now.kinds
 		}
 		if n == 0 || now.heap < least.heap {
 			least.heap, least.resident = now.heap, now.resident
@@ -311,44 +319,85 @@ func grown(before, after map[string]int) string {
 	return strings.Join(out, "\n")
 }
 
-// After kill -9 the other process has the Lease, and the first of its controllers has written, for a Deployment that was
-// created when nobody led.
+// kcmBurst is how many Deployments change just before a leader is paused, so that it is in the middle of its writes.
+const kcmBurst = 10
+
+// burst changes all Deployments of that name, or creates them, and does not wait.
+func (m *controllerManagers) burst(t testing.TB, revision string) {
+	t.Helper()
+	for i := range kcmBurst {
+		name := fmt.Sprintf("burst-%d", i)
+		if revision == "0" {
+			d := deployment(name, 5)
+			d.Spec.Template.Annotations = map[string]string{"revision": revision}
+			if _, err := m.admin.AppsV1().Deployments(metav1.NamespaceDefault).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		m.patch(t, name, revision)
+	}
+}
+
+func (m *controllerManagers) awaitBurst(t testing.TB, revision string) {
+	t.Helper()
+	for i := range kcmBurst {
+		m.awaitRevision(t, fmt.Sprintf("burst-%d", i), revision)
+	}
+}
+
+// After kill -9 the other process has the Lease, and its controllers go on where the one that was killed was: in the
+// middle of creating pods, some 20 a second, as kube-controller-manager's limit for requests allows.
 func TestAKubeControllerManagerSucceedsAKilledOne(t *testing.T) {
+	const pods, enough = 200, 60
 	m := startControllerManagers(t, 2)
+	m.deploy(t, "crowd", 0)
 	held, wrote := row{event: "kill -9", name: "the Lease is held"}, row{event: "kill -9", name: "the first write of its controllers"}
-	for n := range *kcmKills {
+	for n := 1; n <= *kcmKills; n++ {
 		leader, _ := m.roles(t)
 		settle(3 * time.Second)
+		m.scale(t, "crowd", pods, func(now int) bool { return now >= enough })
 		load := loadAverage(t)
-		h, w := m.kill(t, m.each[leader], fmt.Sprintf("after-%d", n))
+		h, w, key := m.kill(t, m.each[leader])
 		held.samples, wrote.samples = append(held.samples, sample{took: h, load: load}), append(wrote.samples, sample{took: w, load: load})
-		progress("kill %d: the Lease is held after %s, the first write after %s", n+1, show(h), show(w))
-		m.awaitRevision(t, fmt.Sprintf("after-%d", n), "")
-		if err := m.admin.AppsV1().Deployments(metav1.NamespaceDefault).Delete(t.Context(), fmt.Sprintf("after-%d", n), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		progress("kill %d: the Lease is held after %s, the first write after %s (%s), load average %.2f", n, show(h), show(w), key, load)
+		m.scale(t, "crowd", 0, func(now int) bool { return now == 0 })
 		m.start(t, leader)
 	}
 	fmt.Printf("\n%s%s%s\n", tableHead, held, wrote)
 }
 
-// kill ends the leader, creates a Deployment, and returns after how long another held the Lease, and after how long the
-// first write of its controllers was in etcd. From the revision at which another has the Lease, the fence lets only that
-// one's through.
-func (m *controllerManagers) kill(t testing.TB, leader *controllerManager, deploy string) (held, wrote time.Duration) {
+// scale returns when there are as many pods as enough wants.
+func (m *controllerManagers) scale(t testing.TB, name string, replicas int, enough func(now int) bool) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
+	if _, err := m.admin.AppsV1().Deployments(metav1.NamespaceDefault).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, fmt.Sprintf("%s goes to %d pods", name, replicas), func() bool {
+		resp, err := m.etcd.Get(t.Context(), "/registry/pods/default/"+name+"-", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return enough(int(resp.Count))
+	})
+}
+
+// kill ends the leader, and returns after how long another held the Lease, and after how long the first write of its
+// controllers was in etcd, and where. From the revision at which another has the Lease, the fence lets only that one's
+// through.
+func (m *controllerManagers) kill(t testing.TB, leader *controllerManager) (held, wrote time.Duration, where string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	holder, revision := m.holder(t)
-	events := m.etcd.Watch(clientv3.WithRequireLeader(ctx), "/registry/", clientv3.WithPrefix(), clientv3.WithRev(revision+1))
-	created := make(chan error, 1)
+	events := m.etcd.Watch(clientv3.WithRequireLeader(ctx), "/registry/", clientv3.WithPrefix(), clientv3.WithRev(revision+1), clientv3.WithCreatedNotify())
+	if first := <-events; first.Err() != nil {
+		t.Fatal(first.Err())
+	}
 	began := time.Now()
 	leader.Signal(syscall.SIGKILL)
-	go func() {
-		_, err := m.admin.AppsV1().Deployments(metav1.NamespaceDefault).Create(ctx, deployment(deploy, 1), metav1.CreateOptions{})
-		created <- err
-	}()
-	for timeout := time.After(harness.Patience); wrote == 0; {
+	for timeout := time.After(harness.Patience); where == ""; {
 		select {
 		case resp := <-events:
 			if err := resp.Err(); err != nil {
@@ -358,23 +407,19 @@ func (m *controllerManagers) kill(t testing.TB, leader *controllerManager, deplo
 				key := string(e.Kv.Key)
 				switch {
 				case key == kcmLeaseKey:
-					if now := decodeLease(t, e.Kv.Value); now != "" && now != holder && held == 0 {
+					if now := decodeLease(t, e.Kv.Value); held == 0 && now != "" && now != holder {
 						held = time.Since(began)
 					}
-				case held == 0 || wrote != 0:
-				case strings.HasPrefix(key, "/registry/replicasets/"), strings.HasPrefix(key, "/registry/pods/"), strings.HasPrefix(key, "/registry/deployments/") && !e.IsCreate():
-					wrote = time.Since(began)
+				case held != 0 && where == "" && (strings.HasPrefix(key, "/registry/replicasets/") || strings.HasPrefix(key, "/registry/pods/") || strings.HasPrefix(key, "/registry/deployments/")):
+					wrote, where = time.Since(began), key
 				}
 			}
 		case <-timeout:
 			t.Fatal("no controller of another process has written")
 		}
 	}
-	if err := <-created; err != nil {
-		t.Fatal(err)
-	}
 	leader.Wait()
-	return held, wrote
+	return held, wrote, where
 }
 
 func (m *controllerManagers) holder(t testing.TB) (holder string, revision int64) {
@@ -390,16 +435,14 @@ func (m *controllerManagers) holder(t testing.TB) (holder string, revision int64
 // kube-apiserver's audit log says so.
 func TestAKubeControllerManagerThatWasPausedWritesNothing(t *testing.T) {
 	m := startControllerManagers(t, 2)
+	m.burst(t, "0")
+	m.awaitBurst(t, "0")
 	refused := 0
-	for n := range *kcmPauses {
+	for n := 1; n <= *kcmPauses; n++ {
 		leader, _ := m.roles(t)
 		settle(3 * time.Second)
 		holder, _ := m.holder(t)
-		for i := range kcmBurst {
-			if _, err := m.admin.AppsV1().Deployments(metav1.NamespaceDefault).Create(t.Context(), deployment(fmt.Sprintf("burst-%d-%d", n, i), 5), metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		m.burst(t, fmt.Sprint(n))
 		stopped := time.Now()
 		m.each[leader].Signal(syscall.SIGSTOP)
 		harness.EventuallyIn(t, 2*time.Minute, "the other leads", func() bool {
@@ -429,15 +472,10 @@ func TestAKubeControllerManagerThatWasPausedWritesNothing(t *testing.T) {
 			}
 		}
 		refused += fenced
-		progress("pause %d: for %s, the other led after %s; late writes: %d, refused: %d", n+1, show(woken.Sub(stopped)), show(took.Sub(stopped)), late, fenced)
-		for i := range kcmBurst { // the other does what is left
-			m.awaitRevision(t, fmt.Sprintf("burst-%d-%d", n, i), "")
-		}
+		progress("pause %d: for %s, the other led after %s; late writes: %d, refused: %d", n, show(woken.Sub(stopped)), show(took.Sub(stopped)), late, fenced)
+		m.awaitBurst(t, fmt.Sprint(n)) // the other has done what was left
 	}
 	if refused == 0 {
 		t.Error("no write was refused: the pauses were not in the middle of writes, so that nothing is shown")
 	}
 }
-
-// kcmBurst is how many Deployments are created just before a leader is paused.
-const kcmBurst = 20

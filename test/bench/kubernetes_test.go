@@ -47,17 +47,18 @@ func startKubernetes(b testing.TB) *kubernetesAPI {
 	return k
 }
 
-// accounts are what the API servers of one cluster share: who the administrator is, and the key of service accounts.
-type accounts struct{ token, tokens, key string }
+// accounts are what the API servers of one cluster share: the tokens of the administrator and of the controller manager,
+// the file of both, and the key of service accounts.
+type accounts struct{ token, controllers, tokens, key string }
 
 func newAccounts(b testing.TB) accounts {
 	b.Helper()
 	directory := b.TempDir()
-	a := accounts{token: rand.Text(), tokens: filepath.Join(directory, "tokens.csv"), key: filepath.Join(directory, "accounts.key")}
+	a := accounts{token: rand.Text(), controllers: rand.Text(), tokens: filepath.Join(directory, "tokens.csv"), key: filepath.Join(directory, "accounts.key")}
 	if err := os.WriteFile(a.key, newKey(b), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	if err := os.WriteFile(a.tokens, []byte(a.token+",admin,admin,system:masters\n"), 0o600); err != nil {
+	if err := os.WriteFile(a.tokens, []byte(a.token+",admin,admin,system:masters\n"+a.controllers+",system:kube-controller-manager,controllers\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	return a
