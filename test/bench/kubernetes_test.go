@@ -47,8 +47,8 @@ func startKubernetes(b testing.TB) *kubernetesAPI {
 	return k
 }
 
-// accounts are what the API servers of one cluster share: the tokens of the administrator and of the controller manager,
-// the file of both, and the key of service accounts.
+// accounts are what the API servers of one cluster share: the tokens of the administrator and of the controller
+// manager, the file of both, and the key of service accounts.
 type accounts struct{ token, controllers, tokens, key string }
 
 func newAccounts(b testing.TB) accounts {
