@@ -96,8 +96,16 @@ e2e: ## run the scenarios with real processes only (one, in a mode of election, 
 
 # Not part of make test: it takes minutes, and both cores.
 .PHONY: upgrade
-upgrade: bin/regent bin/leader bin/before/regent bin/before/leader bin/etcd bin/kubectl ## roll an installation under load from the release before to this tree, and back (some: make upgrade RUN=TestName; with less: RATE=100 WATCHES=100)
+upgrade: bin/regent bin/leader bin/before/regent bin/before/leader bin/etcd bin/etcdctl bin/kubectl ## roll an installation under load from the release before to this tree, and back (some: make upgrade RUN=TestName; with less: RATE=100 WATCHES=100)
 	$(GO) test -v -count=1 -timeout 40m ./test/upgrade $(if $(RUN),-run '$(RUN)') $(if $(RATE),-rate=$(RATE)) $(if $(WATCHES),-watches=$(WATCHES))
+	$(GO) test -v -count=1 -timeout 10m ./test/releases $(if $(RUN),-run '$(RUN)') -before=before/regent
+
+# Once for each release, which makes the data itself: docs/RELEASING.md.
+.PHONY: release-data
+release-data: bin/etcd bin/etcdctl ## have a release store what make test reads from then on: make release-data RELEASE=v0.1.0 (docs/RELEASING.md)
+	@BEFORE="$$(awk '$$1 == "$(RELEASE)" { print $$1 " " $$2 }' test/releases/releases.txt)" && test -n "$$BEFORE" || \
+	{ echo "RELEASE=$(RELEASE) is none of test/releases/releases.txt" >&2; exit 1; } && BEFORE="$$BEFORE" test/upgrade/before.sh regent
+	$(GO) test -v -count=1 -timeout 10m ./test/releases/fill -release=$(RELEASE)
 
 .PHONY: browser
 browser: bin/regent bin/faulty ## test the page in a browser only, and leave screenshots in bin/screenshots (one test: make browser RUN=TestName)

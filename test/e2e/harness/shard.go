@@ -36,6 +36,8 @@ type Shard struct {
 	Binary string
 	// Args are further flags of all replicas.
 	Args []string
+	// Keys is a directory pki that the first replica begins with. By default it makes its own keys.
+	Keys string
 
 	root string // the first replica's
 	// admin is the root directory whose administrator is that of the shard. Empty: each replica's own.
@@ -90,6 +92,11 @@ func (s *Shard) prepare(t testing.TB, name string, args ...string) *Replica {
 	switch {
 	case s.root == "":
 		s.root = r.Root
+		if s.Keys != "" {
+			if err := copyKeys(filepath.Join(r.Root, "pki"), s.Keys); err != nil {
+				t.Fatal(err)
+			}
+		}
 	case s.OneMachine:
 		r.Root = s.root
 	case s.admin != "": // it gets its keys by its membership

@@ -23,11 +23,11 @@ import (
 const module = "github.com/regent-project/regent/"
 
 // apart are modules, and packages, whose tests are no part of make test: they have targets of their own.
-var apart = []string{"test/bench", "test/tools/conformance", "test/tools/promtool", "test/upgrade"}
+var apart = []string{"test/bench", "test/tools/conformance", "test/tools/promtool", "test/upgrade", "test/releases/fill"}
 
 // separate are packages whose tests drive processes: what they prove does not run in the process that the race detector
 // would watch.
-var separate = []string{"test/e2e", "test/embed", "test/deploy", "test/browser"}
+var separate = []string{"test/e2e", "test/embed", "test/deploy", "test/browser", "test/releases"}
 
 // rapid is the library of properties.
 const rapid = "pgregory.net/rapid"
