@@ -107,6 +107,27 @@ func TestWhatAReleaseHasStoredIsServedChangedAndReadBackI15(t *testing.T) {
 	}
 }
 
+// Each release keeps what it has stored: make release-data, with the line in releases.txt that names its commit.
+func TestEachReleaseHasItsData(t *testing.T) {
+	record, err := os.ReadFile("releases.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := releases.Versions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded []string
+	for line := range strings.Lines(string(record)) {
+		if version, _, ok := strings.Cut(line, " "); ok && strings.HasPrefix(version, "v") {
+			recorded = append(recorded, version)
+		}
+	}
+	if slices.Sort(recorded); !slices.Equal(recorded, kept) {
+		t.Errorf("releases.txt has the releases %q, and data are kept of %q: make release-data RELEASE=<version>", recorded, kept)
+	}
+}
+
 // start starts a replica of a program, and returns when it leads.
 func (r *reader) start(program string) {
 	r.Helper()
