@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -115,6 +116,10 @@ func copyFiles(to, from string) error {
 	}
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return fmt.Errorf("cannot copy keys: %w", err)
+	}
+	// who uses them now
+	if err := os.Remove(filepath.Join(to, "lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return filepath.WalkDir(to, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -265,7 +265,8 @@ func (r *reader) change(was releases.Served, by string) (now releases.Served) {
 		switch {
 		case err == nil:
 			last[o.UID()] = value
-		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "it is built into all logical clusters"): // and stored nowhere: see storesAs
+		// and stored nowhere: see storesAs
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "it is built into all logical clusters"):
 		default:
 			r.Errorf("%s cannot be changed: %v", o, err)
 		}

@@ -280,7 +280,8 @@ func (f *filled) rests() {
 		if !maps.Equal(now, last) {
 			last, since = now, time.Now()
 		}
-		return time.Since(since) > 12*time.Second // leaders write their record 10 s after they began, at the latest
+		// leaders write their record 10 s after they began, at the latest
+		return time.Since(since) > 12*time.Second
 	})
 }
 
