@@ -60,8 +60,8 @@ func Versions() ([]string, error) {
 	return versions, nil
 }
 
-// said is what a release has answered.
-type said struct {
+// answers are what a release has answered.
+type answers struct {
 	Served *Served
 	Terms  *[]map[string]any
 }
@@ -78,7 +78,7 @@ func Read(version string) (*Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	told := said{Served: &d.Served, Terms: &d.Terms}
+	told := answers{Served: &d.Served, Terms: &d.Terms}
 	if err := json.Unmarshal(served, &told); err != nil {
 		return nil, fmt.Errorf("what release %s served: %w", version, err)
 	}
@@ -98,7 +98,7 @@ func (d *Data) Write() error {
 	if err != nil {
 		return err
 	}
-	served, err := json.MarshalIndent(said{&d.Served, &d.Terms}, "", " ")
+	served, err := json.MarshalIndent(answers{&d.Served, &d.Terms}, "", " ")
 	if err != nil {
 		return err
 	}

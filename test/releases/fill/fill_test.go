@@ -276,7 +276,7 @@ func (f *filled) rests() {
 	var last map[string]int64
 	since := time.Now()
 	harness.Eventually(f, "nothing is left to do", func() bool {
-		now := f.written(f.Context(), client)
+		now := f.revisions(f.Context(), client)
 		if !maps.Equal(now, last) {
 			last, since = now, time.Now()
 		}
@@ -285,8 +285,8 @@ func (f *filled) rests() {
 	})
 }
 
-// written are the revisions at which each key was written that is no Lease.
-func (f *filled) written(ctx context.Context, client *clientv3.Client) map[string]int64 {
+// revisions returns those at which each key was written last that is no Lease.
+func (f *filled) revisions(ctx context.Context, client *clientv3.Client) map[string]int64 {
 	f.Helper()
 	resp, err := client.Get(ctx, releases.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {

@@ -30,7 +30,6 @@ var parts = []part{
 	{"long-manager", []string{"pkg/election/perterm/", "examples/manager/", "pkg/election/join/"}, 6},
 	{"long-programs", []string{"pkg/election/leader/", "pkg/election/clientgo/", "pkg/election/perterm/", "pkg/election/join/"}, 8},
 	{"long-leases", []string{"pkg/election/electiontest/", "test/tools/kubernetes/"}, 15},
-	{"long-kcm", []string{"pkg/election/join/", "pkg/election/etcdfence/", "pkg/election/leader/", "examples/kube-controller-manager/", "test/tools/kubernetes/"}, 20},
 	{"compat KUBERNETES=0.37", nil, 40},
 }
 
