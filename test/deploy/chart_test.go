@@ -204,6 +204,26 @@ func TestAPodHasTimeToStop(t *testing.T) {
 	}
 }
 
+// Each front is a StatefulSet of its own, so nothing keeps Kubernetes from replacing all of them at once but that it
+// replaces none by itself. Replicas of a shard are one StatefulSet, which replaces one after the other.
+func TestFrontsAreReplacedOneAfterTheOther(t *testing.T) {
+	fronts := 0
+	for _, file := range valuesFiles(t) {
+		for _, set := range of[*appsv1.StatefulSet](objects(t, readValues(t, file))) {
+			isFront := set.Spec.Selector.MatchLabels["regent.dev/front"] != ""
+			if by := set.Spec.UpdateStrategy.Type; isFront != (by == appsv1.OnDeleteStatefulSetStrategyType) {
+				t.Errorf("%s %s: updated by %q", file, set.Name, by)
+			}
+			if isFront {
+				fronts++
+			}
+		}
+	}
+	if fronts < 2 {
+		t.Errorf("%d fronts: this shows nothing", fronts)
+	}
+}
+
 // A value that means nothing is refused before anything is sent, with the name of the value.
 func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 	for _, c := range []struct{ values, want string }{

@@ -51,7 +51,7 @@ func checkArchive(t *testing.T, file string) {
 	}
 	to := t.TempDir()
 	unpack(t, archive, to)
-	for _, name := range []string{"LICENSE", "README.md", "docs/INSTALL.md", "deploy/helm/regent/Chart.yaml", "deploy/helm/regent/templates/_names.tpl", "deploy/systemd/regent.service"} {
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "GOVERNANCE.md", "docs/INSTALL.md", "deploy/helm/regent/Chart.yaml", "deploy/helm/regent/templates/_names.tpl", "deploy/systemd/regent.service"} {
 		if _, err := os.Stat(filepath.Join(to, archiveName, name)); err != nil {
 			t.Error(err)
 		}

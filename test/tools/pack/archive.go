@@ -9,7 +9,7 @@ import (
 )
 
 // besides is what an archive has beside the program. A directory is taken with all below it.
-var besides = []string{"LICENSE", "README.md", "deploy", "docs"}
+var besides = []string{"CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "GOVERNANCE.md", "LICENSE", "README.md", "deploy", "docs"}
 
 // writeArchive writes a .tar.gz with one directory, in which the program is.
 func writeArchive(w io.Writer, r release) error {
