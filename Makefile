@@ -106,6 +106,7 @@ release-data: bin/etcd bin/etcdctl ## have a release store what make test reads 
 	@BEFORE="$$(awk '$$1 == "$(RELEASE)" { print $$1 " " $$2 }' test/releases/releases.txt)" && test -n "$$BEFORE" || \
 	{ echo "RELEASE=$(RELEASE) is none of test/releases/releases.txt" >&2; exit 1; } && BEFORE="$$BEFORE" test/upgrade/before.sh regent
 	$(GO) test -v -count=1 -timeout 10m ./test/releases/fill -release=$(RELEASE)
+	$(modules) api -version $(RELEASE)
 
 .PHONY: browser
 browser: bin/regent bin/faulty ## test the page in a browser only, and leave screenshots in bin/screenshots (one test: make browser RUN=TestName)

@@ -1,6 +1,7 @@
 // Command modules does what concerns the repository's modules together: it makes releases, and proves what they promise
 // to programs that take them. Give the root of the repository with -tree.
 //
+//	modules api      write what the libraries of a recorded release export: -version v0.2.0
 //	modules compat   test each library with the newest patches of the Kubernetes versions that it supports
 //	modules check    make a release in a scratch directory, install the server from it, build with each library
 //	modules release  make the commit and the tags of a release, and what is handed out, of the commit that is recorded
@@ -35,7 +36,7 @@ type options struct {
 	programs programs
 }
 
-var commands = map[string]func(context.Context, options) error{"compat": compat, "check": check, "release": release, "rename": rename, "versions": versions, "weight": weight}
+var commands = map[string]func(context.Context, options) error{"compat": compat, "api": api, "check": check, "release": release, "rename": rename, "versions": versions, "weight": weight}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,7 +49,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("give compat, check, release, rename, versions or weight, and their flags")
+		return errors.New("give api, compat, check, release, rename, versions or weight, and their flags")
 	}
 	var o options
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
