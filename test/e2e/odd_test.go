@@ -118,7 +118,7 @@ var oddSymptoms = []symptom{
 	},
 	{
 		fault: "a certificate expires soon, and versions differ", kinds: []string{"certificate", "versions"},
-		says: []string{`Certificate "serving" of`, "expires in", "$ regent pki renew", "--tls-cert-file", "Replicas run different versions"},
+		says: []string{`Certificate "serving" of`, "expires in", "$ regent pki renew", "--tls-cert-file", "Servers run different versions"},
 		do: func(p *patient) func() {
 			p.asked = p.odd.Replica
 			return nil
