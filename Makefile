@@ -159,7 +159,7 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 # Always asked, never stale: go build knows better than make what has changed.
 .PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/kubernetes bin/golangci-lint
 bin/regent:
-	@$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/server
+	@$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/regent
 bin/faulty: ## build a server with controllers that misbehave, to see how they are found (docs/CLI.md)
 	@$(GO) build -ldflags '$(call LDFLAGS,+faulty.$(VERSION))' -o $@ ./test/e2e/faulty
 bin/programs:
@@ -212,7 +212,7 @@ dist: static ## build archives for linux on amd64 and arm64, with bills of mater
 .PHONY: static
 static:
 	@$(foreach a,$(ARCHES),CGO_ENABLED=0 GOOS=linux GOARCH=$(a) \
-	$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $(OUT)/linux-$(a)/regent ./cmd/server &&) true
+	$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $(OUT)/linux-$(a)/regent ./cmd/regent &&) true
 	@out=$$(realpath $(OUT)) && cd test/tools/etcdctl && $(foreach a,$(ARCHES),CGO_ENABLED=0 GOOS=linux GOARCH=$(a) \
 	$(GO) build -ldflags '-s -w' -o "$$out/linux-$(a)/etcdctl" . &&) true
 
@@ -245,7 +245,7 @@ fmt: ## format Go files, and wrap their comments and the pages of docs at 120 co
 generate: ## write generated code and docs/reference anew
 	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . ../../..)
 	$(GO) run ./test/tools/reference .
-	$(GO) test ./cmd/server -count=1 -run TestTheReferenceHasEachCommandAndFlag -update
+	$(GO) test ./cmd/server/command -count=1 -run TestTheReferenceHasEachCommandAndFlag -update
 
 # Generated into a copy, so that checking changes nothing.
 .PHONY: generated
@@ -255,7 +255,7 @@ generated:
 	$(GO) run ./test/tools/served | (cd test/tools/openapi && $(GO) run . "$$new") && \
 	diff -r pkg/server/apis/openapi "$$new/pkg/server/apis/openapi" >&2 && \
 	$(GO) run ./test/tools/reference "$$new" && diff -r docs/reference "$$new/docs/reference" >&2 && \
-	$(GO) test ./cmd/server -run TestTheReferenceHasEachCommandAndFlag >&2 || \
+	$(GO) test ./cmd/server/command -run TestTheReferenceHasEachCommandAndFlag >&2 || \
 	{ echo "what is generated is out of date: run make generate" >&2; exit 1; }
 
 .PHONY: tidy

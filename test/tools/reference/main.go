@@ -1,6 +1,6 @@
 // Command reference writes docs/reference: pages of what the code, and the rules of alerts, say of themselves. `make
-// generate` runs it. Its argument is the root of the module. The page of the flags is written by a test of cmd/server,
-// which alone can have its commands.
+// generate` runs it. Its argument is the root of the module. The page of the flags is written by a test of
+// cmd/server/command, which alone can have its commands.
 package main
 
 import (
