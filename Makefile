@@ -203,11 +203,13 @@ image: static ## build an OCI image for amd64 and arm64, without a container eng
 	@out=$$(realpath $(OUT)) && $(call pack,image) -out "$$out/regent-image.tar" $(foreach a,$(ARCHES),$(a)="$$out/linux-$(a)/regent")
 
 .PHONY: dist
-dist: static ## build archives for linux on amd64 and arm64, with bills of materials and checksums: bin/dist
+dist: static ## build archives for linux on amd64 and arm64, the chart, and a manifest for krew (URL=where the archives will be), with bills of materials and checksums: bin/dist
 	@out=$$(realpath $(OUT)) && $(foreach a,$(ARCHES),( \
 	$(call pack,archive) -out "$$out/regent_$(VERSION)_linux_$(a).tar.gz" $(a)="$$out/linux-$(a)/regent" ) && ( \
 	$(call pack,sbom) -out "$$out/regent_$(VERSION)_linux_$(a).cdx.json" $(a)="$$out/linux-$(a)/regent" ) && ) \
-	cd "$$out" && sha256sum regent_$(VERSION)_linux_*.tar.gz regent_$(VERSION)_linux_*.cdx.json > SHA256SUMS
+	( $(call pack,chart) -out "$$out/regent_$(VERSION)_chart.tgz" ) && \
+	( $(call pack,krew) -out "$$out/regent_$(VERSION)_krew.yaml" $(if $(URL),-url '$(URL)') $(foreach a,$(ARCHES),$(a)="$$out/regent_$(VERSION)_linux_$(a).tar.gz") ) && \
+	cd "$$out" && sha256sum regent_$(VERSION)_linux_*.tar.gz regent_$(VERSION)_linux_*.cdx.json regent_$(VERSION)_chart.tgz regent_$(VERSION)_krew.yaml > SHA256SUMS
 
 .PHONY: static
 static:

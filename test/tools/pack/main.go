@@ -4,6 +4,8 @@
 //	pack image   -out image.tar      amd64=regent-amd64 arm64=regent-arm64
 //	pack archive -out regent.tar.gz  -tree ../../.. amd64=regent-amd64
 //	pack sbom    -out regent.json    amd64=regent-amd64
+//	pack chart   -out regent.tgz     -tree ../../..
+//	pack krew    -out regent.yaml    -tree ../../.. -url https://example.org/v1 amd64=regent-amd64.tar.gz
 //
 // etcd's tools are in the same directory as each binary, in one program: etcdctl (test/tools/etcdctl).
 //
@@ -28,6 +30,7 @@ type release struct {
 	version, revision string
 	date              time.Time
 	tree              string
+	url               string // where people download the archives; empty: where the module's home has them
 	binaries          []binary
 }
 
@@ -58,7 +61,7 @@ func (b binary) programs(below string) ([]entry, error) {
 }
 
 // outputs are the commands.
-var outputs = map[string]func(io.Writer, release) error{"image": writeImage, "archive": writeArchive, "sbom": writeSBOM}
+var outputs = map[string]func(io.Writer, release) error{"image": writeImage, "archive": writeArchive, "sbom": writeSBOM, "chart": writeChart, "krew": writeKrew}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -69,7 +72,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 || outputs[args[0]] == nil {
-		return errors.New("give image, archive or sbom, and their flags")
+		return errors.New("give image, archive, sbom, chart or krew, and their flags")
 	}
 	r, out, err := parse(args[0], args[1:])
 	if err != nil {
@@ -91,6 +94,7 @@ func parse(command string, args []string) (r release, out string, err error) {
 	flags.StringVar(&r.version, "version", "unknown", "the version")
 	flags.StringVar(&r.revision, "revision", "unknown", "the commit")
 	flags.StringVar(&r.tree, "tree", ".", "the root of the source, with docs/ and deploy/")
+	flags.StringVar(&r.url, "url", "", "krew: where people download the archives")
 	date := flags.String("date", "1970-01-01T00:00:00Z", "when the commit was made")
 	if err := flags.Parse(args); err != nil {
 		return release{}, "", err
@@ -105,8 +109,8 @@ func parse(command string, args []string) (r release, out string, err error) {
 		}
 		r.binaries = append(r.binaries, binary{arch, file})
 	}
-	if out == "" || len(r.binaries) == 0 {
-		return release{}, "", errors.New("give -out and at least one binary")
+	if out == "" || len(r.binaries) == 0 && command != "chart" {
+		return release{}, "", errors.New("give -out and at least one binary; krew: archive")
 	}
 	slices.SortFunc(r.binaries, func(a, b binary) int { return strings.Compare(a.arch, b.arch) })
 	return r, out, nil
