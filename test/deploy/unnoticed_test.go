@@ -72,7 +72,7 @@ func (m *member) address() string { return fmt.Sprintf("%s:%d", m.host, m.port) 
 
 // probe asks once, as a kubelet does: any answer below 400 in time is a success, whoever signed the certificate.
 func (m *member) probe(ctx context.Context, p *corev1.Probe) bool {
-	ctx, cancel := context.WithTimeout(ctx, max(1, time.Duration(p.TimeoutSeconds))*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(1, p.TimeoutSeconds))*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.address()+p.HTTPGet.Path, nil)
 	if err != nil {
