@@ -134,10 +134,15 @@ func embed(ctx context.Context, p place, t tree, m *mod, version string) error {
 	if err := writeProgram(p.directory, packages); err != nil {
 		return err
 	}
-	kubernetes := versionOf(t.root().file, "k8s.io/client-go")
+	const client = "k8s.io/client-go"
+	kubernetes := versionOf(t.root().file, client)
+	get := append([]string{"go", "get", m.path() + "@" + version}, staging(m.file, t.root().file)...)
+	if pinned := client + "@" + kubernetes; !slices.Contains(get, pinned) { // the library requires none, and the program has it
+		get = append(get, pinned)
+	}
 	for _, command := range [][]string{
 		{"go", "mod", "init", "example.com/program"},
-		append([]string{"go", "get", m.path() + "@" + version}, staging(m.file, t.root().file)...),
+		get,
 		{"go", "mod", "tidy"},
 		{"go", "vet", "."},
 	} {
@@ -145,7 +150,7 @@ func embed(ctx context.Context, p place, t tree, m *mod, version string) error {
 			return err
 		}
 	}
-	got, err := p.ask(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/client-go")
+	got, err := p.ask(ctx, "go", "list", "-m", "-f", "{{.Version}}", client)
 	if err == nil && got != kubernetes {
 		err = fmt.Errorf("%s raises client-go from %s to %s", m.path(), kubernetes, got)
 	}
