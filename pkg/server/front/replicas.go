@@ -109,8 +109,8 @@ func (r *replicas) order(client uint64) []*replica {
 }
 
 // send sends a request to a replica. If that does not accept a connection, or breaks it during a request that only
-// reads, the next one gets the request; so it does if the replica begins no watch any more. If all refuse, the client
-// is told what the last one said.
+// reads, the next one gets the request; so it does if the replica begins no watch any more, or no read. If all refuse,
+// the client is told what the last one said.
 func (r *replicas) send(req *http.Request, client uint64) (answer *http.Response, err error) {
 	var faults []error
 	var refusal *http.Response
@@ -134,7 +134,7 @@ func (r *replicas) send(req *http.Request, client uint64) (answer *http.Response
 			out.Body = io.NopCloser(out.Body)
 		}
 		resp, err := one.transport.RoundTrip(out)
-		if err == nil && one.beginsNoWatch(req, resp) {
+		if err == nil && one.refuses(req, resp) {
 			if refusal != nil {
 				_ = refusal.Body.Close()
 			}
@@ -182,13 +182,15 @@ func keep(req *http.Request) (body []byte, err error) {
 	return body, nil
 }
 
-// beginsNoWatch reports whether an answer says that the replica is about to stop: it serves everything then but new
-// watches, until its listener closes. The front may not have heard yet that it is not ready.
-func (r *replica) beginsNoWatch(req *http.Request, resp *http.Response) bool {
-	if resp.StatusCode != http.StatusServiceUnavailable || !isWatch(req) {
+// refuses reports whether an answer says that the replica is about to stop: it serves everything then but new watches,
+// until its listener closes, and has clients try again then who come by connections that are open. The front may not
+// have heard yet that it is not ready.
+func (r *replica) refuses(req *http.Request, resp *http.Response) bool {
+	if resp.StatusCode != http.StatusServiceUnavailable {
 		return false
 	}
-	return !r.isOfUse(req)
+	tryAgain := resp.Header.Get("Retry-After") != "" && readOnly(req.Method) && req.Body == nil
+	return (isWatch(req) || tryAgain) && !r.isOfUse(req)
 }
 
 // isOfUse reports whether a replica is ready that has failed a request, and remembers if it is not. The client may go

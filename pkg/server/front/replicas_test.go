@@ -254,6 +254,9 @@ func TestAWatchIsBegunAtAReplicaThatStays(t *testing.T) {
 	serve := func(name string) *httptest.Server {
 		return m.serve(func(w http.ResponseWriter, req *http.Request) {
 			if name == "all stop" || name == "stops" && stops.Load() {
+				if req.URL.RawQuery == "late" {
+					w.Header().Set("Retry-After", "1")
+				}
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 			_, _ = io.WriteString(w, name)
@@ -293,6 +296,9 @@ func TestAWatchIsBegunAtAReplicaThatStays(t *testing.T) {
 		if status, body := watch(r, c.query); status != c.status || body != c.want {
 			t.Errorf("stops: %t, query %q: %d from %q, want %d from %q", c.stops, c.query, status, body, c.status, c.want)
 		}
+	}
+	if status, body := watch(m.replicas(stopping.URL, staying.URL), "?late"); status != http.StatusOK || body != "stays" {
+		t.Errorf("a read comes late to one that stops, and the client gets %d from %q", status, body)
 	}
 	r = m.replicas(stopping.URL, alsoStopping.URL)
 	if status, body := watch(r, "?watch=true"); status != http.StatusServiceUnavailable || body != "all stop" {

@@ -137,7 +137,8 @@ func embed(ctx context.Context, p place, t tree, m *mod, version string) error {
 	const client = "k8s.io/client-go"
 	kubernetes := versionOf(t.root().file, client)
 	get := append([]string{"go", "get", m.path() + "@" + version}, staging(m.file, t.root().file)...)
-	if pinned := client + "@" + kubernetes; !slices.Contains(get, pinned) { // the library requires none, and the program has it
+	// the library requires none, and the program has it
+	if pinned := client + "@" + kubernetes; !slices.Contains(get, pinned) {
 		get = append(get, pinned)
 	}
 	for _, command := range [][]string{
