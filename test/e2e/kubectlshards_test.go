@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,6 +105,10 @@ func TestKubectlGoesFromWorkspaceToWorkspaceAcrossShards(t *testing.T) {
 		}
 	}
 	front := i.StartFront()
+	harness.Eventually(t, "replicas know which version the front runs", func() bool {
+		out, err := i.TryRegent("upgrade", "status")
+		return err == nil && regexp.MustCompile(`front/\S+ +v\d`).MatchString(out)
+	})
 	user := openShell(t, i)
 	root := front.URL + "/clusters/root"
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -50,8 +51,9 @@ func newShard(cfg Config, name, fingerprint string, urls []string) (*shard, erro
 		return nil, err
 	}
 	asking := roundTrip(func(req *http.Request) (*http.Response, error) { return s.replicas.send(req, ownReads) })
-	reading := &http.Client{Transport: clusters.Transport(s.open.Over(shards.WithBounds(name, asking)))}
-	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + name, QPS: -1, UserAgent: clusters.FrontAgent + build.Info().GitVersion}, reading); err != nil {
+	asFront := transport.NewUserAgentRoundTripper(clusters.FrontAgent+build.Info().GitVersion, shards.WithBounds(name, asking))
+	reading := &http.Client{Transport: clusters.Transport(s.open.Over(asFront))}
+	if s.clients, err = controllers.NewClients(&rest.Config{Host: "https://" + name, QPS: -1}, reading); err != nil {
 		return nil, err
 	}
 	s.clusters = s.clients.Metadata.Resource(corev1alpha1.SchemeGroupVersion.WithResource("logicalclusters"))
