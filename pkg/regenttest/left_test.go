@@ -27,6 +27,7 @@ func victim(way string) int {
 			pids = append(pids, fmt.Sprint(p.PID()))
 		}
 		if runtime.GOOS == "linux" { // elsewhere one that is paused outlives it
+			// no test is there, whose context it could have
 			must(&fake{}, server.Replicas[0].pause(context.Background()))
 		}
 		fmt.Println(strings.Join(pids, " "))

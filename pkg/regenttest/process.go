@@ -186,6 +186,7 @@ func (r *run) begin(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	started := make(chan error)
 	go func() {
+		defer close(r.ended)
 		defer endsWithParent(cmd.SysProcAttr)()
 		defer func() { _ = write.Close() }()
 		err := cmd.Start()
@@ -195,9 +196,9 @@ func (r *run) begin(cmd *exec.Cmd) error {
 		}
 		_ = cmd.Wait()
 		r.state = cmd.ProcessState
-		close(r.ended)
 	}()
 	if err := <-started; err != nil {
+		<-r.ended
 		return err
 	}
 	r.process = cmd.Process

@@ -69,9 +69,10 @@ func publish(t *testing.T, proxy, path, version string) {
 func TestWhereNoProgramIsToBeFoundTheErrorSaysWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv(variable, "")
+	t.Setenv("GOWORK", "off") // a workspace would be where this module is to be found
 	for _, path := range []string{os.Getenv("PATH"), t.TempDir()} {
 		t.Setenv("PATH", path)
-		_, err := (&once{}).of(context.Background())
+		_, err := (&once{}).of(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "there is no program to start: set $REGENT to the file of one, or give regenttest.Program: ") {
 			t.Errorf("it says %v", err)
 		}

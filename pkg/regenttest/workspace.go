@@ -53,7 +53,7 @@ func (s *Server) Workspace(t testing.TB, name string) *Workspace {
 	must(t, create(ctx, parent, own))
 	if t != s.owner {
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), answerPatience)
 			defer cancel()
 			if err := parent.Delete(ctx, own, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				t.Logf("regenttest: workspace %s is left behind: %v", w.Path, err)

@@ -131,7 +131,7 @@ func (m *member) start(t *testing.T) (stop func()) {
 		args[n] = strings.NewReplacer("$(POD_IP)", m.host, "$(POD_NAME)", m.name, "$(POD_NAMESPACE)", "regent", "=0.0.0.0", "="+m.host).Replace(args[n])
 	}
 	var log bytes.Buffer
-	replica := m.outside(context.Background(), args...)
+	replica := m.outside(context.WithoutCancel(t.Context()), args...)
 	replica.Stdout, replica.Stderr = &log, &log
 	if err := replica.Start(); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func (m *member) start(t *testing.T) (stop func()) {
 	ended := make(chan error, 1)
 	go func() { ended <- replica.Wait() }()
 
-	ctx, deleted := context.WithCancel(context.Background())
+	ctx, deleted := context.WithCancel(context.WithoutCancel(t.Context()))
 	var kubelet sync.WaitGroup
 	started, ready := make(chan struct{}), make(chan struct{}, 1)
 	begun, cancel := context.WithCancel(ctx)
