@@ -22,8 +22,7 @@ import (
 // left, it removes the finalizer. Events bring the cluster back to whatever it waits for. The status tells of the
 // deletion only if it has to wait: also for finalizers of others, when the content has gone.
 //
-// The server refuses creations in a cluster that is being deleted, so a cluster that was seen empty stays empty. The
-// lists at the end find objects of creations that were admitted just before.
+// No creation commits in a cluster once its deletion has begun, so a cluster that was seen empty stays empty.
 //
 // Before it deletes anything, empty reads the LogicalCluster from the server: the one in a stale cache may be gone, and
 // another may live under its name. Once the server has shown it, only this controller can remove its finalizer.

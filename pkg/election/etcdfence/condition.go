@@ -14,15 +14,19 @@ type conditionKey struct{}
 
 // WithCondition makes creations in the context commit only if what is at an etcd key is at that revision: the
 // transaction that creates an object compares it. A check before would not do, because the process may be stopped
-// between the check and the creation. Updates and deletions do not look at it.
+// between the check and the creation. Updates and deletions do not look at it. Conditions that the context has already
+// stay: all must hold.
 func WithCondition(ctx context.Context, key string, revision int64) context.Context {
-	return context.WithValue(ctx, conditionKey{}, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+	all, _ := ctx.Value(conditionKey{}).([]clientv3.Cmp)
+	when := clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+	return context.WithValue(ctx, conditionKey{}, append(all[:len(all):len(all)], when))
 }
 
 // conditionsOf returns what a write to a key that must be at the expected revision depends on.
 func conditionsOf(ctx context.Context, expected int64) []clientv3.Cmp {
-	if when, ok := ctx.Value(conditionKey{}).(clientv3.Cmp); ok && expected == 0 {
-		return []clientv3.Cmp{when}
+	if expected != 0 {
+		return nil
 	}
-	return nil
+	all, _ := ctx.Value(conditionKey{}).([]clientv3.Cmp)
+	return all
 }

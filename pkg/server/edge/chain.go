@@ -14,6 +14,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // Edge builds the chain of handlers. All fields but Fencing are needed.
@@ -58,6 +59,7 @@ type Edge struct {
 //	ShortHeads   414 for long queries, 431 for watches with long headers
 //	watches      429 if too many watches are open; ends watches whose clients read nothing
 //	tokens       412 for writes of a term that is over
+//	premises     lets admission say what a creation rests on: storage compares it
 //	custom       what the logical cluster defines itself
 //	upstream     the APIs
 //
@@ -76,7 +78,7 @@ func (e *Edge) BuildHandlerChain(apis http.Handler, c *genericapiserver.Config) 
 	flows := &flows{filter}
 	watches := newWatches(e.Limits.Watches, c.RequestTimeout, flows.ofContext, c.Serializer)
 	tokens := newTokenFilter(e.FencingRequired, e.Fencing, e.CheckToken, access.Elsewhere(c.Authorization.Authorizer), c.Serializer)
-	inner := withObjectsHeld(e.Known, filter.Admit(withShortHeads(watches.wrap(tokens.wrap(e.Custom(apis))), c.Serializer)), c.Serializer)
+	inner := withObjectsHeld(e.Known, filter.Admit(withShortHeads(watches.wrap(tokens.wrap(withPremises(e.Custom(apis)))), c.Serializer)), c.Serializer)
 	public := users // each chain counts its own requests
 	if places := e.Limits.Places(); places > 0 {
 		limiter := fairness.New(places, maxWaiting)
@@ -109,6 +111,17 @@ func inOrder(last http.Handler, wrappers ...func(http.Handler) http.Handler) htt
 		last = wrap(last)
 	}
 	return last
+}
+
+// withPremises lets admission say what a creation rests on.
+func withPremises(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch req.Method {
+		case http.MethodPost, http.MethodPut, http.MethodPatch:
+			req = req.WithContext(storage.WithPremises(req.Context()))
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // publicOrNot returns a handler that sends requests for public paths to public, and all others to others. Probes must

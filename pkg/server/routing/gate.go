@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // Gate admits writes according to the state of their logical cluster. Until the cluster is Ready, only members of
@@ -21,9 +23,10 @@ import (
 // there may be changed, as in a namespace: the deletion waits for those who remove their finalizers. Gate does not
 // judge the creation of the LogicalCluster itself.
 //
-// For creations Gate reads the LogicalCluster from storage. A stale cache could admit an object after the deletion has
-// counted what is left, and that object would survive its cluster. Gate is an admission plugin and not a handler,
-// because only admission knows whether an apply or a put creates.
+// A creation commits only while the LogicalCluster is as it was when Gate admitted it: the transaction compares its
+// revision. Otherwise an object could be created after the deletion has counted what is left, and would survive its
+// cluster. So Gate may decide by its cache, and it decides again by what is stored if that turns out to be another
+// state. Gate is an admission plugin and not a handler, because only admission knows whether an apply or a put creates.
 type Gate struct {
 	Directory *Directory
 }
@@ -71,13 +74,50 @@ func storedNowhere(a admission.Attributes) bool {
 }
 
 func (g *Gate) validateCreate(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) error {
+	lc, ok := g.Directory.cached(cluster)
+	revision, unknown := revisionOf(lc)
+	if !ok || unknown != nil || !storage.HasPremises(ctx) || g.judge(lc, cluster, a) != nil {
+		var err error
+		if revision, err = g.judgeStored(ctx, cluster, a); err != nil {
+			return err
+		}
+	}
+	if !clusters.IsPermanent(cluster) { // those are never emptied
+		storage.SetPremise(ctx, storage.Condition{
+			Resource: corev1alpha1.Resource("logicalclusters"), Cluster: cluster, Name: corev1alpha1.LogicalClusterName, Revision: revision,
+		}, func(ctx context.Context) (int64, error) { return g.judgeStored(ctx, cluster, a) })
+	}
+	return nil
+}
+
+// judgeStored judges a creation by what is stored, and returns the revision of that.
+func (g *Gate) judgeStored(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) (revision int64, err error) {
 	lc, err := g.Directory.Live.LogicalCluster(ctx, cluster)
 	if apierrors.IsNotFound(err) {
-		return admission.NewForbidden(a, fmt.Errorf("logical cluster %q does not exist (any more)", cluster))
+		return 0, admission.NewForbidden(a, fmt.Errorf("logical cluster %q does not exist (any more)", cluster))
 	}
 	if err != nil {
-		return readError(cluster.Path(), err)
+		return 0, readError(cluster.Path(), err)
 	}
+	if err := g.judge(lc, cluster, a); err != nil {
+		return 0, err
+	}
+	if revision, err = revisionOf(lc); err != nil {
+		return 0, apierrors.NewInternalError(fmt.Errorf("logical cluster %q: %w", cluster, err))
+	}
+	return revision, nil
+}
+
+// revisionOf returns the revision of etcd at which a LogicalCluster was stored.
+func revisionOf(lc *corev1alpha1.LogicalCluster) (int64, error) {
+	if lc == nil {
+		return 0, nil
+	}
+	return strconv.ParseInt(lc.ResourceVersion, 10, 64)
+}
+
+// judge returns why a creation is refused.
+func (g *Gate) judge(lc *corev1alpha1.LogicalCluster, cluster logicalcluster.Name, a admission.Attributes) error {
 	if !lc.DeletionTimestamp.IsZero() && !clusters.IsPermanent(cluster) {
 		return admission.NewForbidden(a, fmt.Errorf("logical cluster %q is being deleted: nothing can be created in it", cluster))
 	}

@@ -10,12 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // stored is what storage holds; it counts reads. The informers of the directory under test have not begun, so
@@ -45,7 +48,9 @@ func (s *stored) LogicalCluster(_ context.Context, cluster logicalcluster.Name) 
 }
 
 func logicalCluster(phase corev1alpha1.LogicalClusterPhaseType) *corev1alpha1.LogicalCluster {
-	return &corev1alpha1.LogicalCluster{Status: corev1alpha1.LogicalClusterStatus{Phase: phase}}
+	return &corev1alpha1.LogicalCluster{
+		ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}, Status: corev1alpha1.LogicalClusterStatus{Phase: phase},
+	}
 }
 
 func uidOf(cluster logicalcluster.Name, name string) types.UID {
@@ -206,6 +211,62 @@ func TestTheGateFollowsTheClustersState(t *testing.T) {
 		err := gate.Validate(clusters.With(t.Context(), c.cluster), write(c.who, c.what, c.resource), nil)
 		if (err == nil) != c.want || err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s %s %s in %s: %v, want allowed: %t", c.who.GetName(), c.what, c.resource.Resource, c.cluster, err, c.want)
+		}
+	}
+}
+
+// heard is a source of LogicalClusters that tells of nothing after its list.
+type heard struct{ items []corev1alpha1.LogicalCluster }
+
+func (h heard) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	return &corev1alpha1.LogicalClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: h.items}, nil
+}
+
+func (h heard) WatchWithContext(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewFake(), nil
+}
+
+// What the process has heard is enough to admit a creation, which storage then holds to it, and not to refuse one.
+func TestTheGateAsksStorageOnlyIfWhatItHasHeardDoesNotDo(t *testing.T) {
+	going := logicalCluster(corev1alpha1.LogicalClusterPhaseReady)
+	going.DeletionTimestamp = new(metav1.Now())
+	ready, initial := logicalCluster(corev1alpha1.LogicalClusterPhaseReady), logicalCluster(corev1alpha1.LogicalClusterPhaseInitializing)
+	for name, c := range map[string]struct {
+		heard, stored *corev1alpha1.LogicalCluster
+		premise       bool
+		reads         int
+		admitted      bool
+	}{
+		"Ready":                        {ready, ready, true, 0, true},
+		"Ready, and not held to it":    {ready, going, false, 1, false},
+		"not heard of yet":             {nil, ready, true, 1, true},
+		"heard of as not Ready":        {initial, ready, true, 1, true},
+		"heard of as Ready, and going": {ready, going, true, 0, true}, // storage refuses it
+		"heard of as going, and anew":  {going, ready, true, 1, true},
+		"going":                        {going, going, true, 1, false},
+	} {
+		s := &stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{"c": c.stored}}
+		d := newDirectory(s)
+		var items []corev1alpha1.LogicalCluster
+		if c.heard != nil {
+			lc := c.heard.DeepCopy()
+			lc.Name, lc.Annotations = corev1alpha1.LogicalClusterName, map[string]string{logicalcluster.AnnotationKey: "c"}
+			items = append(items, *lc)
+		}
+		d.LogicalClusters = clusters.NewInformer(heard{items}, clusters.AssignedIndexers())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.LogicalClusters.Run(ctx) }()
+		<-d.LogicalClusters.Synced()
+		asked := clusters.With(t.Context(), "c")
+		if c.premise {
+			asked = storage.WithPremises(asked)
+		}
+		err := (&Gate{Directory: d}).Validate(asked, write(other, admission.Create, configMaps), nil)
+		cancel()
+		<-ended
+		if (err == nil) != c.admitted || s.reads != c.reads {
+			t.Errorf("%s: %v after %d reads, want admitted: %t, after %d", name, err, s.reads, c.admitted, c.reads)
 		}
 	}
 }

@@ -102,8 +102,13 @@ func (d *Directory) LogicalCluster(ctx context.Context, name logicalcluster.Name
 	return d.logicalCluster(ctx, name, func() error { return nil })
 }
 
+// cached returns the LogicalCluster of a cluster as this process has heard of it, which may be old.
+func (d *Directory) cached(name logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
+	return d.LogicalClusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName})
+}
+
 func (d *Directory) logicalCluster(ctx context.Context, name logicalcluster.Name, mayRead func() error) (*corev1alpha1.LogicalCluster, error) {
-	if lc, ok := d.LogicalClusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}); ok {
+	if lc, ok := d.cached(name); ok {
 		return lc, nil
 	}
 	if err := mayRead(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	upstream "k8s.io/apiserver/pkg/storage"
 
@@ -75,5 +76,78 @@ func TestACreationIsHeldToItsConditionInItsTransaction(t *testing.T) {
 	}
 	if err := w.delete(stale); err != nil {
 		t.Errorf("deleted: %v", err)
+	}
+}
+
+// What admission has decided by memory holds in the transaction, or is decided again by what is stored.
+func TestACreationIsHeldToItsPremiseInItsTransaction(t *testing.T) {
+	w := newWorld(t, etcdtest.Start(t), false, nil)
+	refused := errors.New("refused")
+	var decisions int
+	again := func(ctx context.Context) (int64, error) {
+		decisions++
+		resp, err := w.client.Etcd().Get(ctx, otherKey)
+		if err != nil || len(resp.Kvs) == 0 {
+			return 0, errors.Join(refused, err)
+		}
+		return resp.Kvs[0].ModRevision, nil
+	}
+	remove := func() {
+		if _, err := w.client.Etcd().Delete(t.Context(), otherKey); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		meanwhile func()
+		decisions int
+		want      error
+	}{
+		"nothing happens": {func() {}, 0, nil},
+		"it changes":      {func() { w.touch() }, 1, nil},
+		"it is deleted":   {remove, 1, refused},
+	} {
+		for as, begin := range map[string]func() context.Context{
+			"a user": func() context.Context { return w.admin }, "a leader": func() context.Context { return w.as(w.take("me")) },
+		} {
+			w.reset(false)
+			ctx := storage.WithPremises(begin())
+			storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}, again)
+			decisions = 0
+			c.meanwhile()
+			if err := w.create(ctx); !errors.Is(err, c.want) || decisions != c.decisions {
+				t.Errorf("%s, by %s: %v after %d decisions, want %v after %d", name, as, err, decisions, c.want, c.decisions)
+			}
+			if (w.stored() != "") != (c.want == nil) {
+				t.Errorf("%s, by %s: stored %q", name, as, w.stored())
+			}
+		}
+	}
+	// A condition of the request's own holds as well, and is not decided again.
+	w.reset(false)
+	ctx := storage.WithCondition(storage.WithPremises(w.admin), storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "third", Revision: 1})
+	storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}, again)
+	if err := w.create(ctx); !errors.Is(err, storage.ErrConditionUnmet) || w.stored() != "" {
+		t.Errorf("a condition that does not hold: %v, stored %q", err, w.stored())
+	}
+	// What changes all the time ends the request.
+	ctx = storage.WithPremises(w.admin)
+	storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1}, func(context.Context) (int64, error) {
+		before := w.touch()
+		w.touch()
+		return before, nil
+	})
+	if err := w.create(ctx); !apierrors.IsTimeout(err) || w.stored() != "" {
+		t.Errorf("what changes all the time: %v, stored %q", err, w.stored())
+	}
+	// Changes have no premise, and neither have contexts without one.
+	w.reset(true)
+	stale := storage.WithPremises(w.admin)
+	storage.SetPremise(stale, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1}, func(context.Context) (int64, error) { return 0, refused })
+	if err := w.update(stale); err != nil {
+		t.Errorf("updated: %v", err)
+	}
+	storage.SetPremise(w.admin, storage.Condition{}, nil)
+	if storage.HasPremises(w.admin) || !storage.HasPremises(stale) {
+		t.Error("HasPremises does not know which context has one")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // Namespaces finds namespaces, in any logical cluster.
@@ -68,26 +70,56 @@ func (l *NamespaceLifecycle) validateDeletion(ctx context.Context, cluster logic
 	return nil
 }
 
+// validateCreation decides by what is in memory, if that has the namespace. The transaction compares the namespace with
+// what was decided by: nothing is created in it after its deletion has begun.
 func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) error {
-	name := a.GetNamespace()
-	namespace, ok := l.Namespaces.Cached(cluster, name)
-	if !ok {
-		if slices.Contains(implied, name) {
-			return nil
-		}
-		var err error
-		if namespace, err = l.Namespaces.Live(ctx, cluster, name); err != nil {
-			if apierrors.IsNotFound(err) {
-				return apierrors.NewNotFound(corev1.Resource("namespaces"), name)
-			}
-			return apierrors.NewInternalError(fmt.Errorf("cannot read namespace %s: %w", name, err))
-		}
-	}
-	if namespace.Status.Phase != corev1.NamespaceTerminating && namespace.DeletionTimestamp.IsZero() {
+	namespace, ok := l.Namespaces.Cached(cluster, a.GetNamespace())
+	if !ok && slices.Contains(implied, a.GetNamespace()) {
 		return nil
 	}
+	revision, err := revisionOf(namespace, a)
+	if !ok {
+		revision, err = l.decideByStored(ctx, cluster, a)
+	}
+	if err != nil {
+		return err
+	}
+	storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("namespaces"), Cluster: cluster, Name: a.GetNamespace(), Revision: revision},
+		func(ctx context.Context) (int64, error) { return l.decideByStored(ctx, cluster, a) })
+	return nil
+}
+
+// decideByStored returns the revision of the namespace in storage, or an error if nothing can be created in it. 0: it
+// is implied, and not stored.
+func (l *NamespaceLifecycle) decideByStored(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) (revision int64, err error) {
+	name := a.GetNamespace()
+	namespace, err := l.Namespaces.Live(ctx, cluster, name)
+	switch {
+	case apierrors.IsNotFound(err) && slices.Contains(implied, name):
+		return 0, nil
+	case apierrors.IsNotFound(err):
+		return 0, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+	case err != nil:
+		return 0, apierrors.NewInternalError(fmt.Errorf("cannot read namespace %s: %w", name, err))
+	}
+	return revisionOf(namespace, a)
+}
+
+// revisionOf returns the revision at which a namespace was stored, or an error if nothing can be created in it. By the
+// error's cause controllers know that it is useless to try again.
+func revisionOf(namespace *corev1.Namespace, a admission.Attributes) (int64, error) {
+	if namespace == nil {
+		return 0, nil
+	}
+	if namespace.Status.Phase != corev1.NamespaceTerminating && namespace.DeletionTimestamp.IsZero() {
+		revision, err := strconv.ParseInt(namespace.ResourceVersion, 10, 64)
+		if err != nil {
+			return 0, apierrors.NewInternalError(fmt.Errorf("namespace %s: %w", namespace.Name, err))
+		}
+		return revision, nil
+	}
+	name := a.GetNamespace()
 	refusal := admission.NewForbidden(a, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", name))
-	// By this cause controllers know that it is useless to try again.
 	var status *apierrors.StatusError
 	if errors.As(refusal, &status) {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
@@ -96,7 +128,7 @@ func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logic
 			Field:   "metadata.namespace",
 		})
 	}
-	return refusal
+	return 0, refusal
 }
 
 var _ admission.ValidationInterface = (*NamespaceLifecycle)(nil)

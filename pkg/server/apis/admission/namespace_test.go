@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	active      = &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
+	active      = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
 	terminating = &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}}
 )
 
