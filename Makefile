@@ -96,7 +96,7 @@ e2e: ## run the scenarios with real processes only (one, in a mode of election, 
 
 # Not part of make test: it takes minutes, and both cores.
 .PHONY: upgrade
-upgrade: bin/regent bin/leader bin/before/regent bin/before/leader bin/etcd bin/etcdctl bin/kubectl ## roll an installation under load from the release before to this tree, and back (some: make upgrade RUN=TestName; with less: RATE=100 WATCHES=100)
+upgrade: bin/regent bin/leader bin/before/regent bin/before/leader bin/etcd bin/etcd-before bin/etcdctl bin/kubectl ## roll an installation under load from the release before to this tree, and back (some: make upgrade RUN=TestName; with less: RATE=100 WATCHES=100)
 	$(GO) test -v -count=1 -timeout 40m ./test/upgrade $(if $(RUN),-run '$(RUN)') $(if $(RATE),-rate=$(RATE)) $(if $(WATCHES),-watches=$(WATCHES))
 	$(GO) test -v -count=1 -timeout 10m ./test/releases $(if $(RUN),-run '$(RUN)') -before=before/regent
 
@@ -157,7 +157,7 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 	@for plugin in regent ws; do ln -sf regent bin/kubectl-$$plugin; ln -sf regent bin/kubectl_complete-$$plugin; done
 
 # Always asked, never stale: go build knows better than make what has changed.
-.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/kubernetes bin/golangci-lint
+.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcd-before bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/kubernetes bin/golangci-lint
 bin/regent:
 	@$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/regent
 bin/faulty: ## build a server with controllers that misbehave, to see how they are found (docs/CLI.md)
@@ -172,6 +172,8 @@ bin/apiserver bin/leader bin/widgets:
 	@cd examples/$(@F) && $(GO) build -ldflags '-s -w' -o ../../$@ ./cmd
 bin/etcd:
 	@mkdir -p bin && GO='$(GO)' test/tools/etcd/build.sh $@
+bin/etcd-before: ## build an etcd of the minor version before that which is embedded
+	@cd test/tools/etcdbefore && $(GO) build -ldflags '-s -w' -o ../../../$@ .
 # The programs of the release before, in its own directory, built once: bin/before leads there.
 .PHONY: bin/before/regent bin/before/leader
 bin/before/regent bin/before/leader:

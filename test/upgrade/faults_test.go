@@ -28,7 +28,7 @@ func (r *rolled) standby(m *harness.ShardMember) *harness.Replica {
 func TestNobodyNoticesARollThatIsGivenUpHalfWayI15(t *testing.T) {
 	r := install(t)
 	eu1, us1 := r.Others[0], r.Others[1]
-	r.stays("before")
+	r.staysAsBefore()
 	r.load.begin("up")
 	r.rollFronts(newer())
 	r.rollShard(eu1, newer())
@@ -54,7 +54,7 @@ func TestNobodyNoticesARollThatIsGivenUpHalfWayI15(t *testing.T) {
 func TestKillsAmidARollLoseNothingI15(t *testing.T) {
 	r := install(t)
 	eu1 := r.Others[0]
-	r.stays("before")
+	r.staysAsBefore()
 	r.load.begin("up")
 	old, fresh := eu1.Leader(t), r.standby(eu1)
 	r.replace(fresh, newer())
@@ -94,7 +94,7 @@ func TestKillsAmidARollLoseNothingI15(t *testing.T) {
 func TestAnEtcdThatIsFullAmidARollLosesNothingI15(t *testing.T) {
 	r := install(t)
 	eu1 := r.Others[0]
-	r.stays("before")
+	r.staysAsBefore()
 	r.load.begin("up")
 	r.rollFronts(newer())
 	r.replace(r.standby(eu1), newer())

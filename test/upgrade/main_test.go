@@ -22,7 +22,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := built.Programs("regent", "leader", "before/regent", "before/leader", "etcd", "kubectl"); err != nil {
+	if err := built.Programs("regent", "leader", "before/regent", "before/leader", "etcd", "etcd-before", "kubectl"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

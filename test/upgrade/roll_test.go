@@ -36,14 +36,20 @@ type rolled struct {
 // install starts an installation of the release before, with users.
 func install(t *testing.T) *rolled {
 	t.Helper()
-	r := &rolled{T: t, Installation: harness.InstallFrom(t, older(), "eu1", "us1"), recorders: map[string]*history.Recorder{}, after: func(string) {}}
+	return admit(t, harness.InstallFrom(t, older(), "eu1", "us1"), older())
+}
+
+// admit lets users into an installation. Its processes are started from binary when they are started again.
+func admit(t *testing.T, i *harness.Installation, binary string) *rolled {
+	t.Helper()
+	r := &rolled{T: t, Installation: i, recorders: map[string]*history.Recorder{}, after: func(string) {}}
 	for range 2 {
 		// One certificate stands for all users here.
 		r.fronts = append(r.fronts, r.StartFront("--shutdown-delay-duration="+noticed.String(), "--max-requests-per-client=0"))
 	}
 	for _, m := range r.All() {
 		for _, one := range m.Replicas {
-			one.Binary = older()
+			one.Binary = binary
 		}
 		r.recorders[m.Name] = history.Record(t, m.Etcd.Client(t), "/registry")
 	}
@@ -97,6 +103,17 @@ func (r *rolled) stays(name string) {
 	select {
 	case <-time.After(*calm):
 	case <-r.Context().Done():
+	}
+}
+
+// staysAsBefore has users work before anything happens, and sees that this machine can do what they ask.
+func (r *rolled) staysAsBefore() {
+	r.Helper()
+	const phase, most = "before", time.Second
+	r.stays(phase)
+	if m := r.load.measure()[phase]; m.failed > 0 || m.p99 > most {
+		r.Fatalf("before anything was rolled %d of %d requests failed, and the p99 was %.1f ms: this machine does not sustain %d requests a second and %d watches; make upgrade RATE=100 WATCHES=100 is for two cores",
+			m.failed, m.requests, ms(m.p99), *rate, *watches)
 	}
 }
 
@@ -251,7 +268,7 @@ func (j judged) mustNotNotice(t *testing.T, except ...string) {
 // has just started lists once is as at any restart (docs/OPERATIONS.md).
 func TestNobodyNoticesARollUpAndBackI15(t *testing.T) {
 	r := install(t)
-	r.stays("before")
+	r.staysAsBefore()
 	r.load.begin("up")
 	r.roll(newer())
 	r.stays("between")

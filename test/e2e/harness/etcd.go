@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -30,6 +31,8 @@ type EtcdConfig struct {
 	Members int
 	// TLS has members, and clients and members, show each other certificates.
 	TLS bool
+	// Binary is what its members are started from, a path; "": bin/etcd.
+	Binary string
 	// Networks puts proxies before the members, so that one can be cut off (Member.Isolate).
 	Networks bool
 }
@@ -48,7 +51,9 @@ func StartEtcdOf(t testing.TB, config EtcdConfig) *Etcd {
 		e.keys = newKeys(t)
 	}
 	for i := range config.Members {
-		e.Members = append(e.Members, newMember(t, e.keys, i))
+		m := newMember(t, e.keys, i)
+		m.Binary = cmp.Or(config.Binary, Binary("etcd"))
+		e.Members = append(e.Members, m)
 	}
 	if config.Networks {
 		e.putNetworksBetween(t)

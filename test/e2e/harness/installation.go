@@ -25,6 +25,7 @@ type Installation struct {
 
 	timings Timings
 	binary  string // of all processes, and of commands
+	etcd    EtcdConfig
 	fronts  int
 	port    int      // of the first front, under which users know the installation
 	network *network // nil: shards reach each other directly
@@ -59,6 +60,12 @@ func InstallFrom(t testing.TB, binary string, others ...string) *Installation {
 	return install(t, &Installation{t: t, timings: Default, binary: binary}, others)
 }
 
+// InstallOn is InstallLong with etcds of another make than StartEtcd's.
+func InstallOn(t testing.TB, etcd EtcdConfig, others ...string) *Installation {
+	t.Helper()
+	return install(t, &Installation{t: t, timings: Default, etcd: etcd}, others)
+}
+
 // InstallApart is Install with a network between each two shards, which can be cut (Between). Fronts and users are not
 // behind it.
 func InstallApart(t testing.TB, others ...string) *Installation {
@@ -70,6 +77,9 @@ func install(t testing.TB, i *Installation, others []string) *Installation {
 	t.Helper()
 	if i.port = FreePorts(t, 1)[0]; i.binary == "" {
 		i.binary = Binary("regent")
+	}
+	if i.etcd.Members == 0 {
+		i.etcd.Members = DefaultMembers
 	}
 	url := fmt.Sprintf("--shard-base-url=https://127.0.0.1:%d", i.port)
 	i.Root = i.newShardMember(t, "root")
@@ -104,7 +114,7 @@ func install(t testing.TB, i *Installation, others []string) *Installation {
 
 func (i *Installation) newShardMember(t testing.TB, name string) *ShardMember {
 	t.Helper()
-	m := &ShardMember{Etcd: StartEtcd(t)}
+	m := &ShardMember{Etcd: StartEtcdOf(t, i.etcd)}
 	m.Shard = NewShard(m.Etcd.URL)
 	m.Shard.Name, m.Shard.Timings, m.Shard.Binary = name, i.timings, i.binary
 	return m

@@ -20,6 +20,8 @@ import (
 type Member struct {
 	*Process
 	Name string
+	// Binary is what it is started from, a path.
+	Binary string
 	// URL is where clients reach it, listens where it listens for them. They differ if there is a network between
 	// them.
 	URL, listens string
@@ -75,7 +77,7 @@ func (m *Member) flags(keys *keys, initial string) []string {
 func (m *Member) Start(t testing.TB) {
 	t.Helper()
 	m.n++
-	etcd := exec.Command(Binary("etcd"), m.args...)
+	etcd := exec.Command(m.Binary, m.args...)
 	etcd.Env = append(os.Environ(), "SLOW_DISK="+m.delay())
 	m.Process = start(t, fmt.Sprintf("etcd-%s-%d", m.Name, m.n), etcd)
 	m.pid.Store(int64(m.PID()))
