@@ -73,7 +73,7 @@ func startControllerManagers(t testing.TB, n int) *controllerManagers {
 	}
 	for i := range n {
 		c := &controllerManager{audit: filepath.Join(t.TempDir(), "audit.log")}
-		c.server = m.accounts.serve(t, fmt.Sprintf("kube-apiserver-%d", i), filepath.Join(*kcmPrograms, "kube-apiserver"), etcd.URL,
+		_, c.server = m.accounts.serve(t, fmt.Sprintf("kube-apiserver-%d", i), filepath.Join(*kcmPrograms, "kube-apiserver"), etcd.URL,
 			"--audit-policy-file="+policy, "--audit-log-path="+c.audit, "--audit-log-mode=blocking")
 		port := harness.FreePorts(t, 1)[0]
 		as := kubeconfig(t, c.server.Host, m.accounts.controllers) // Kubernetes' own role of it is enough

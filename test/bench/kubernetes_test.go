@@ -30,14 +30,13 @@ type kubernetesAPI struct {
 // startKubernetes returns when it is ready.
 func startKubernetes(b testing.TB) *kubernetesAPI {
 	b.Helper()
-	make := exec.Command("make", "-C", harness.File("."), "bin/kube-apiserver")
-	make.Stdout, make.Stderr = os.Stderr, os.Stderr
-	if err := make.Run(); err != nil {
-		b.Fatalf("cannot build kube-apiserver: %v", err)
+	if err := makeKubernetes(); err != nil {
+		b.Fatal(err)
 	}
 	etcd := harness.StartEtcd(b)
 	a := newAccounts(b)
-	k := &kubernetesAPI{config: a.serve(b, "kube-apiserver", harness.Binary("kube-apiserver"), etcd.URL)}
+	k := &kubernetesAPI{}
+	_, k.config = a.serve(b, "kube-apiserver", harness.Binary("kube-apiserver"), etcd.URL)
 	client, err := kubernetes.NewForConfig(k.config)
 	if err != nil {
 		b.Fatal(err)
@@ -45,6 +44,16 @@ func startKubernetes(b testing.TB) *kubernetesAPI {
 	k.admin = client
 	k.name, k.writes = "kube-apiserver", follow(b, etcd.Client(b), plainly, configMap)
 	return k
+}
+
+// makeKubernetes builds kube-apiserver, where harness.Binary finds it.
+func makeKubernetes() error {
+	make := exec.Command("make", "-C", harness.File("."), "bin/kube-apiserver")
+	make.Stdout, make.Stderr = os.Stderr, os.Stderr
+	if err := make.Run(); err != nil {
+		return fmt.Errorf("cannot build kube-apiserver: %w", err)
+	}
+	return nil
 }
 
 // accounts are what the API servers of one cluster share: the tokens of the administrator and of the controller
@@ -65,10 +74,10 @@ func newAccounts(b testing.TB) accounts {
 }
 
 // serve starts a kube-apiserver, with further flags, and returns when it is ready.
-func (a accounts) serve(b testing.TB, name, binary, etcd string, flags ...string) *restclient.Config {
+func (a accounts) serve(b testing.TB, name, binary, etcd string, flags ...string) (*harness.Process, *restclient.Config) {
 	b.Helper()
 	port := harness.FreePorts(b, 1)[0]
-	harness.Start(b, name, binary, append([]string{
+	process := harness.Start(b, name, binary, append([]string{
 		"--etcd-servers=" + etcd, "--token-auth-file=" + a.tokens, "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + a.key, "--service-account-signing-key-file=" + a.key,
 		"--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none", "--cert-dir=" + b.TempDir(),
@@ -85,7 +94,7 @@ func (a accounts) serve(b testing.TB, name, binary, etcd string, flags ...string
 		answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(b.Context())
 		return err == nil && strings.TrimSpace(string(answer)) == "ok"
 	})
-	return config
+	return process, config
 }
 
 // kubeconfig writes one of somebody, and returns where it is.

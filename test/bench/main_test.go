@@ -28,6 +28,9 @@ var (
 	move             = flag.Bool("move", false, "the users of the killed replica come to the survivor, until it is back")
 	saturation       = flag.Duration("saturation", 15*time.Second, "for how long to look how many requests the machine sustains")
 	needlessTogether = flag.Bool("needless-together", false, "troubles that must cause no takeover are made at the same time")
+	verbFor          = flag.Duration("verb-for", 5*time.Second, "for how long to make requests of each verb, in each round")
+	verbProfiles     = flag.String("verb-profiles", "", "a directory for CPU profiles of the replica, one for each verb: of the last round")
+	verbRounds       = flag.Int("verb-rounds", 5, "how often to do so at each of the two servers")
 	idle             = flag.Duration("idle", 3*time.Minute, "for how long to look at replicas that have nothing to do")
 )
 
