@@ -212,7 +212,7 @@ func (s *side) turn(b *testing.B, k kind, round int) map[string]took {
 	made, versions := make([]int, verbClients), make([][]string, verbClients)
 	profiled("create", func() took {
 		return s.measure(b, func(client, n int) int {
-			status, answer := s.answered(client, http.MethodPost, k.path, "application/json", content(client, n))
+			status, answer := s.answerOf(client, http.MethodPost, k.path, "application/json", content(client, n))
 			made[client], versions[client] = n+1, append(versions[client], versionIn(answer))
 			return status
 		})
@@ -225,7 +225,7 @@ func (s *side) turn(b *testing.B, k kind, round int) map[string]took {
 	profiled("update", func() took {
 		return s.measure(b, func(client, n int) int {
 			of := n % made[client]
-			status, answer := s.answered(client, http.MethodPut, k.path+"/"+name(client, of), "application/json", changed(client, of, n+1, versions[client][of]))
+			status, answer := s.answerOf(client, http.MethodPut, k.path+"/"+name(client, of), "application/json", changed(client, of, n+1, versions[client][of]))
 			versions[client][of] = versionIn(answer)
 			return status
 		})
@@ -367,12 +367,12 @@ func (l *lineCounter) Write(p []byte) (int, error) {
 
 // ask makes a request, and reads all of the answer. It returns the status; if there is no answer, none that there is.
 func (s *side) ask(client int, method, path, contentType string, body []byte) (status int) {
-	status, _ = s.answered(client, method, path, contentType, body)
+	status, _ = s.answerOf(client, method, path, contentType, body)
 	return status
 }
 
-// answered is ask, with the answer.
-func (s *side) answered(client int, method, path, contentType string, body []byte) (status int, answer []byte) {
+// answerOf is ask, with the answer.
+func (s *side) answerOf(client int, method, path, contentType string, body []byte) (status int, answer []byte) {
 	resp, err := s.clients[client].Do(s.request(context.Background(), client, method, path, contentType, body))
 	if err != nil {
 		return math.MaxInt16, nil

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	serverstorage "github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/premise"
 )
 
 // answers are what a source has answered. They end what depends on them when the source says something else.
@@ -61,7 +61,7 @@ func (s *answers) show(key clusters.Key, by metav1.Object, of schema.GroupResour
 	if err != nil {
 		return nil, fmt.Errorf("resource version of %s %s: %w", of, by.GetName(), err)
 	}
-	d.when = serverstorage.Condition{Resource: of, Cluster: key.Cluster, Name: by.GetName(), Revision: revision}
+	d.when = premise.Condition{Resource: of, Cluster: key.Cluster, Name: by.GetName(), Revision: revision}
 	now := &usedDefinition{by: by, answer: d}
 	if before != nil && before.answer.Content == d.Content && before.by.GetUID() == by.GetUID() {
 		d.changed, now.end = before.answer.changed, before.end

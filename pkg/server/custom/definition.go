@@ -6,7 +6,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	serverstorage "github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/premise"
 )
 
 // Definition is what a logical cluster says of one custom resource that it serves.
@@ -18,7 +18,7 @@ type Definition struct {
 	of []*Content
 	// when is what must hold when an object is created: that the cluster still says this. Read again, it may say
 	// the same. again is nil if nothing can be created.
-	when  serverstorage.Condition
+	when  premise.Condition
 	again func(context.Context) (*Definition, error)
 	// One of changed ends when the cluster says something else, or nothing any more. Watches end then, since what
 	// they show is no longer so.

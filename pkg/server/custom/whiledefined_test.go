@@ -8,6 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/regent-project/regent/pkg/server/premise"
 	serverstorage "github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestACreationDependsOnTheDefinitionAsItIs(t *testing.T) {
 	same := &Content{spec: &apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.com"}, names: &apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets"}}
 	at := func(c *Content, revision int64, terminating bool) *Definition {
-		return &Definition{Content: c, Terminating: terminating, when: serverstorage.Condition{Name: "widgets.example.com", Revision: revision}}
+		return &Definition{Content: c, Terminating: terminating, when: premise.Condition{Name: "widgets.example.com", Revision: revision}}
 	}
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/identity"
+	"github.com/regent-project/regent/pkg/server/premise"
 	"github.com/regent-project/regent/pkg/server/routing"
-	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // Edge builds the chain of handlers. All fields but Fencing are needed.
@@ -118,7 +118,7 @@ func withPremises(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.Method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch:
-			req = req.WithContext(storage.WithPremises(req.Context()))
+			req = req.WithContext(premise.With(req.Context()))
 		}
 		next.ServeHTTP(w, req)
 	})

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/premise"
 )
 
 // Gate admits writes according to the state of their logical cluster. Until the cluster is Ready, only members of
@@ -76,14 +76,14 @@ func storedNowhere(a admission.Attributes) bool {
 func (g *Gate) validateCreate(ctx context.Context, cluster logicalcluster.Name, a admission.Attributes) error {
 	lc, ok := g.Directory.cached(cluster)
 	revision, unknown := revisionOf(lc)
-	if !ok || unknown != nil || !storage.HasPremises(ctx) || g.judge(lc, cluster, a) != nil {
+	if !ok || unknown != nil || premise.From(ctx) == nil || g.judge(lc, cluster, a) != nil {
 		var err error
 		if revision, err = g.judgeStored(ctx, cluster, a); err != nil {
 			return err
 		}
 	}
 	if !clusters.IsPermanent(cluster) { // those are never emptied
-		storage.SetPremise(ctx, storage.Condition{
+		premise.Set(ctx, premise.Condition{
 			Resource: corev1alpha1.Resource("logicalclusters"), Cluster: cluster, Name: corev1alpha1.LogicalClusterName, Revision: revision,
 		}, func(ctx context.Context) (int64, error) { return g.judgeStored(ctx, cluster, a) })
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/premise"
 )
 
 // stored is what storage holds; it counts reads. The informers of the directory under test have not begun, so
@@ -215,14 +215,14 @@ func TestTheGateFollowsTheClustersState(t *testing.T) {
 	}
 }
 
-// heard is a source of LogicalClusters that tells of nothing after its list.
-type heard struct{ items []corev1alpha1.LogicalCluster }
+// listOnly is a source of LogicalClusters that tells of nothing after its list.
+type listOnly struct{ items []corev1alpha1.LogicalCluster }
 
-func (h heard) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
+func (h listOnly) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	return &corev1alpha1.LogicalClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: h.items}, nil
 }
 
-func (h heard) WatchWithContext(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (h listOnly) WatchWithContext(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return watch.NewFake(), nil
 }
 
@@ -253,14 +253,14 @@ func TestTheGateAsksStorageOnlyIfWhatItHasHeardDoesNotDo(t *testing.T) {
 			lc.Name, lc.Annotations = corev1alpha1.LogicalClusterName, map[string]string{logicalcluster.AnnotationKey: "c"}
 			items = append(items, *lc)
 		}
-		d.LogicalClusters = clusters.NewInformer(heard{items}, clusters.AssignedIndexers())
+		d.LogicalClusters = clusters.NewInformer(listOnly{items}, clusters.AssignedIndexers())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.LogicalClusters.Run(ctx) }()
 		<-d.LogicalClusters.Synced()
 		asked := clusters.With(t.Context(), "c")
 		if c.premise {
-			asked = storage.WithPremises(asked)
+			asked = premise.With(asked)
 		}
 		err := (&Gate{Directory: d}).Validate(asked, write(other, admission.Create, configMaps), nil)
 		cancel()

@@ -11,6 +11,7 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/server/premise"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/etcdtest"
 )
@@ -48,7 +49,7 @@ func TestACreationIsHeldToItsConditionInItsTransaction(t *testing.T) {
 		for as, token := range map[string]fence.Token{"a user": {}, "a leader": w.take("me")} {
 			for how, create := range map[string]func(context.Context) error{"create": w.create, "update": createByUpdate} {
 				w.reset(false)
-				when := storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}
+				when := premise.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}
 				ctx := storage.WithCondition(w.admin, when)
 				if !token.IsZero() {
 					ctx = storage.WithCondition(w.as(w.take("me")), when)
@@ -67,7 +68,7 @@ func TestACreationIsHeldToItsConditionInItsTransaction(t *testing.T) {
 	}
 	// What is there already is told as ever, and changes of it have no condition.
 	w.reset(true)
-	stale := storage.WithCondition(w.admin, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1})
+	stale := storage.WithCondition(w.admin, premise.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1})
 	if err := w.create(stale); !upstream.IsExist(err) {
 		t.Errorf("created again: %v", err)
 	}
@@ -110,8 +111,8 @@ func TestACreationIsHeldToItsPremiseInItsTransaction(t *testing.T) {
 			"a user": func() context.Context { return w.admin }, "a leader": func() context.Context { return w.as(w.take("me")) },
 		} {
 			w.reset(false)
-			ctx := storage.WithPremises(begin())
-			storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}, again)
+			ctx := premise.With(begin())
+			premise.Set(ctx, premise.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}, again)
 			decisions = 0
 			c.meanwhile()
 			if err := w.create(ctx); !errors.Is(err, c.want) || decisions != c.decisions {
@@ -124,14 +125,14 @@ func TestACreationIsHeldToItsPremiseInItsTransaction(t *testing.T) {
 	}
 	// A condition of the request's own holds as well, and is not decided again.
 	w.reset(false)
-	ctx := storage.WithCondition(storage.WithPremises(w.admin), storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "third", Revision: 1})
-	storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}, again)
+	ctx := storage.WithCondition(premise.With(w.admin), premise.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "third", Revision: 1})
+	premise.Set(ctx, premise.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: w.touch()}, again)
 	if err := w.create(ctx); !errors.Is(err, storage.ErrConditionUnmet) || w.stored() != "" {
 		t.Errorf("a condition that does not hold: %v, stored %q", err, w.stored())
 	}
 	// What changes all the time ends the request.
-	ctx = storage.WithPremises(w.admin)
-	storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1}, func(context.Context) (int64, error) {
+	ctx = premise.With(w.admin)
+	premise.Set(ctx, premise.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1}, func(context.Context) (int64, error) {
 		before := w.touch()
 		w.touch()
 		return before, nil
@@ -141,13 +142,13 @@ func TestACreationIsHeldToItsPremiseInItsTransaction(t *testing.T) {
 	}
 	// Changes have no premise, and neither have contexts without one.
 	w.reset(true)
-	stale := storage.WithPremises(w.admin)
-	storage.SetPremise(stale, storage.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1}, func(context.Context) (int64, error) { return 0, refused })
+	stale := premise.With(w.admin)
+	premise.Set(stale, premise.Condition{Resource: corev1.Resource("secrets"), Cluster: "root", Name: "other", Revision: 1}, func(context.Context) (int64, error) { return 0, refused })
 	if err := w.update(stale); err != nil {
 		t.Errorf("updated: %v", err)
 	}
-	storage.SetPremise(w.admin, storage.Condition{}, nil)
-	if storage.HasPremises(w.admin) || !storage.HasPremises(stale) {
-		t.Error("HasPremises does not know which context has one")
+	premise.Set(w.admin, premise.Condition{}, nil)
+	if premise.From(w.admin) != nil || premise.From(stale) == nil {
+		t.Error("From does not know which context has premises")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/server/storage"
+	"github.com/regent-project/regent/pkg/server/premise"
 )
 
 // Namespaces finds namespaces, in any logical cluster.
@@ -84,7 +84,7 @@ func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logic
 	if err != nil {
 		return err
 	}
-	storage.SetPremise(ctx, storage.Condition{Resource: corev1.Resource("namespaces"), Cluster: cluster, Name: a.GetNamespace(), Revision: revision},
+	premise.Set(ctx, premise.Condition{Resource: corev1.Resource("namespaces"), Cluster: cluster, Name: a.GetNamespace(), Revision: revision},
 		func(ctx context.Context) (int64, error) { return l.decideByStored(ctx, cluster, a) })
 	return nil
 }
