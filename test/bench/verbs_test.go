@@ -54,10 +54,10 @@ func BenchmarkVerbs(b *testing.B) {
 	}
 	sides := []*side{kubernetesSide(b, etcd, accounts), regentSide(b, etcd, accounts)}
 	kinds := []kind{
-		{"ConfigMap", "/api/v1/namespaces/default/configmaps", func(name string) any {
+		{"ConfigMap", "/api/v1/namespaces/default/configmaps", func(name string) map[string]any {
 			return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}, "data": map[string]any{"text": strings.Repeat("x", size), "n": "0"}}
 		}, "data"},
-		{"custom object", "/apis/" + gadgetGroup + "/v1/namespaces/default/" + gadgets, func(name string) any {
+		{"custom object", "/apis/" + gadgetGroup + "/v1/namespaces/default/" + gadgets, func(name string) map[string]any {
 			return map[string]any{"apiVersion": gadgetGroup + "/v1", "kind": "Gadget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"text": strings.Repeat("x", size), "n": "0"}}
 		}, "spec"},
 	}
@@ -90,12 +90,13 @@ var verbs = []string{"create", "get", "update", "patch", "apply", "list of 100",
 // kind is a resource whose objects are asked for.
 type kind struct {
 	name, path string
-	object     func(name string) any
+	object     func(name string) map[string]any
 	content    string // the field with its content
 }
 
 // side is one of the two servers.
 type side struct {
+	b       *testing.B // ends requests that are under way when the benchmark does
 	url     string // below which all paths are
 	process *harness.Process
 	clients []*http.Client
@@ -118,7 +119,7 @@ func kubernetesSide(b *testing.B, etcd *harness.Etcd, a accounts) *side {
 	return newSide(b, config.Host, process, config)
 }
 
-// regentSide is a replica alone. All that it has by default it has here, but one user may ask as much as all.
+// regentSide is a replica alone, with default flags.
 func regentSide(b *testing.B, etcd *harness.Etcd, a accounts) *side {
 	b.Helper()
 	shard := harness.NewShard(etcd.URL)
@@ -132,7 +133,7 @@ func regentSide(b *testing.B, etcd *harness.Etcd, a accounts) *side {
 
 func newSide(b *testing.B, url string, process *harness.Process, admin *restclient.Config) *side {
 	b.Helper()
-	s := &side{url: url, process: process}
+	s := &side{b: b, url: url, process: process}
 	for range verbClients {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, ResponseHeaderTimeout: time.Minute}
 		b.Cleanup(transport.CloseIdleConnections)
@@ -189,12 +190,8 @@ func (s *side) define(b *testing.B, client dynamic.Interface) {
 func (s *side) turn(b *testing.B, k kind, round int) map[string]took {
 	b.Helper()
 	name := func(client, n int) string { return fmt.Sprintf("o-%d-%d-%d", round, client, n) }
-	content := func(client, n int) []byte {
-		object := k.object(name(client, n)).(map[string]any)
-		return encoded(object)
-	}
 	changed := func(client, n, value int, version string) []byte {
-		object := k.object(name(client, n)).(map[string]any)
+		object := k.object(name(client, n))
 		object[k.content].(map[string]any)["n"] = fmt.Sprint(value)
 		if version != "" { // updates of custom objects need it
 			object["metadata"].(map[string]any)["resourceVersion"] = version
@@ -212,7 +209,7 @@ func (s *side) turn(b *testing.B, k kind, round int) map[string]took {
 	made, versions := make([]int, verbClients), make([][]string, verbClients)
 	profiled("create", func() took {
 		return s.measure(b, func(client, n int) int {
-			status, answer := s.answerOf(client, http.MethodPost, k.path, "application/json", content(client, n))
+			status, answer := s.answerOf(client, http.MethodPost, k.path, "application/json", encoded(k.object(name(client, n))))
 			made[client], versions[client] = n+1, append(versions[client], versionIn(answer))
 			return status
 		})
@@ -279,7 +276,7 @@ func (s *side) leave(b *testing.B, k kind, n int) {
 		b.Fatalf("the objects cannot be deleted: %d", status)
 	}
 	for i := range n {
-		if status := s.ask(i%verbClients, http.MethodPost, k.path, "application/json", encoded(k.object(fmt.Sprintf("listed-%d", i)).(map[string]any))); status != http.StatusCreated {
+		if status := s.ask(i%verbClients, http.MethodPost, k.path, "application/json", encoded(k.object(fmt.Sprintf("listed-%d", i)))); status != http.StatusCreated {
 			b.Fatalf("an object cannot be made: %d", status)
 		}
 	}
@@ -373,7 +370,7 @@ func (s *side) ask(client int, method, path, contentType string, body []byte) (s
 
 // answerOf is ask, with the answer.
 func (s *side) answerOf(client int, method, path, contentType string, body []byte) (status int, answer []byte) {
-	resp, err := s.clients[client].Do(s.request(context.Background(), client, method, path, contentType, body))
+	resp, err := s.clients[client].Do(s.request(s.b.Context(), client, method, path, contentType, body))
 	if err != nil {
 		return math.MaxInt16, nil
 	}

@@ -56,9 +56,6 @@ func Set(ctx context.Context, when Condition, again func(context.Context) (revis
 
 // Conditions returns what must hold.
 func (p *Premises) Conditions() (all []Condition) {
-	if p == nil {
-		return nil
-	}
 	for _, one := range p.all {
 		all = append(all, one.when)
 	}

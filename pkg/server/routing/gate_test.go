@@ -10,14 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/server/premise"
 )
 
@@ -215,17 +214,6 @@ func TestTheGateFollowsTheClustersState(t *testing.T) {
 	}
 }
 
-// listOnly is a source of LogicalClusters that tells of nothing after its list.
-type listOnly struct{ items []corev1alpha1.LogicalCluster }
-
-func (h listOnly) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
-	return &corev1alpha1.LogicalClusterList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: h.items}, nil
-}
-
-func (h listOnly) WatchWithContext(context.Context, metav1.ListOptions) (watch.Interface, error) {
-	return watch.NewFake(), nil
-}
-
 // What the process has heard is enough to admit a creation, which storage then holds to it, and not to refuse one.
 func TestTheGateAsksStorageOnlyIfWhatItHasHeardDoesNotDo(t *testing.T) {
 	going := logicalCluster(corev1alpha1.LogicalClusterPhaseReady)
@@ -247,24 +235,18 @@ func TestTheGateAsksStorageOnlyIfWhatItHasHeardDoesNotDo(t *testing.T) {
 	} {
 		s := &stored{clusters: map[logicalcluster.Name]*corev1alpha1.LogicalCluster{"c": c.stored}}
 		d := newDirectory(s)
-		var items []corev1alpha1.LogicalCluster
+		var items []*corev1alpha1.LogicalCluster
 		if c.heard != nil {
 			lc := c.heard.DeepCopy()
 			lc.Name, lc.Annotations = corev1alpha1.LogicalClusterName, map[string]string{logicalcluster.AnnotationKey: "c"}
-			items = append(items, *lc)
+			items = append(items, lc)
 		}
-		d.LogicalClusters = clusters.NewInformer(listOnly{items}, clusters.AssignedIndexers())
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- d.LogicalClusters.Run(ctx) }()
-		<-d.LogicalClusters.Synced()
+		d.LogicalClusters = controllertest.Informer(t, controllertest.NewSource(items...), clusters.AssignedIndexers())
 		asked := clusters.With(t.Context(), "c")
 		if c.premise {
 			asked = premise.With(asked)
 		}
 		err := (&Gate{Directory: d}).Validate(asked, write(other, admission.Create, configMaps), nil)
-		cancel()
-		<-ended
 		if (err == nil) != c.admitted || s.reads != c.reads {
 			t.Errorf("%s: %v after %d reads, want admitted: %t, after %d", name, err, s.reads, c.admitted, c.reads)
 		}

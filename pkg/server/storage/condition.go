@@ -58,7 +58,7 @@ const maxDecisions = 10
 // put is OptimisticPut on the request's premises.
 func (p *puts) put(ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
 	on := premise.From(ctx)
-	if len(on.Conditions()) == 0 || expected != 0 {
+	if on == nil || expected != 0 {
 		return p.Interface.OptimisticPut(ctx, key, value, expected, opts)
 	}
 	for range maxDecisions {

@@ -77,10 +77,11 @@ func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logic
 	if !ok && slices.Contains(implied, a.GetNamespace()) {
 		return nil
 	}
-	revision, err := revisionOf(namespace, a)
-	if !ok {
-		revision, err = l.decideByStored(ctx, cluster, a)
+	decide := l.decideByStored
+	if ok {
+		decide = func(context.Context, logicalcluster.Name, admission.Attributes) (int64, error) { return revisionOf(namespace, a) }
 	}
+	revision, err := decide(ctx, cluster, a)
 	if err != nil {
 		return err
 	}
@@ -108,9 +109,6 @@ func (l *NamespaceLifecycle) decideByStored(ctx context.Context, cluster logical
 // revisionOf returns the revision at which a namespace was stored, or an error if nothing can be created in it. By the
 // error's cause controllers know that it is useless to try again.
 func revisionOf(namespace *corev1.Namespace, a admission.Attributes) (int64, error) {
-	if namespace == nil {
-		return 0, nil
-	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating && namespace.DeletionTimestamp.IsZero() {
 		revision, err := strconv.ParseInt(namespace.ResourceVersion, 10, 64)
 		if err != nil {
