@@ -97,7 +97,7 @@ type kind struct {
 // side is one of the two servers.
 type side struct {
 	b       *testing.B // ends requests that are under way when the benchmark does
-	url     string // below which all paths are
+	url     string     // below which all paths are
 	process *harness.Process
 	clients []*http.Client
 	version string

@@ -79,7 +79,9 @@ func (l *NamespaceLifecycle) validateCreation(ctx context.Context, cluster logic
 	}
 	decide := l.decideByStored
 	if ok {
-		decide = func(context.Context, logicalcluster.Name, admission.Attributes) (int64, error) { return revisionOf(namespace, a) }
+		decide = func(context.Context, logicalcluster.Name, admission.Attributes) (int64, error) {
+			return revisionOf(namespace, a)
+		}
 	}
 	revision, err := decide(ctx, cluster, a)
 	if err != nil {
