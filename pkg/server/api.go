@@ -29,6 +29,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/endpoints"
 	"github.com/regent-project/regent/pkg/server/fairness"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -125,6 +126,11 @@ func (s *Server) admission(store *store, caches *caches, escalation *access.Esca
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
 		apisadmission.Creator{},
+		&apisadmission.BuiltIn{
+			Shared:   func() bool { _, stored := store.shard.Formats(); return stored.Format >= format.BuiltIn },
+			Revision: store.SeenRevision,
+			URL:      func(cluster logicalcluster.Name) string { return s.cfg.BaseURL + clusters.RequestPath(cluster) },
+		},
 		apisadmission.Names{},
 		&apisadmission.TenancyProtection{Leader: identity.LeaderUser},
 		escalation,

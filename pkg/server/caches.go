@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -24,6 +25,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/shards"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // caches are the replica's view of the shard, on leaders and standbys alike. The informers read storage. What the
@@ -76,6 +78,24 @@ func (s *Server) newCaches(store *store) (*caches, error) {
 		})
 	}
 	return c, nil
+}
+
+// serveBuiltIn has the store show built-in objects, until the returned function is called.
+func (s *Server) serveBuiltIn(store *store, caches *caches) (stop func()) {
+	leader := func(ctx context.Context) bool {
+		who, ok := request.UserFrom(ctx)
+		return ok && who.GetName() == identity.LeaderUser
+	}
+	return store.ServeBuiltIn(storage.BuiltIn{
+		Cached: caches.directory.LogicalCluster, Stored: caches.live.LogicalCluster, Empties: leader, RootCA: s.rootCA,
+		Follow: func(gone func(*corev1alpha1.LogicalCluster)) (stop func()) {
+			return caches.informers.LogicalClusters.Follow(func(old, now *corev1alpha1.LogicalCluster) {
+				if now == nil {
+					gone(old)
+				}
+			})
+		},
+	})
 }
 
 // sources are what identities are read from.

@@ -75,6 +75,7 @@ func (r *run) all() error {
 		return err
 	}
 	defer caches.client.Close()
+	defer s.serveBuiltIn(store, caches)()
 	s.identity.Bind(caches.sources())
 	elections, err := s.newElections(caches, r.known.tell)
 	if err != nil {

@@ -53,7 +53,8 @@ func (c *controller) nodeOf(r controllers.Resource, obj *metav1.PartialObjectMet
 // cached returns an object as the informers show it.
 func (c *controller) cached(n node) (*metav1.PartialObjectMetadata, bool) {
 	if !n.custom() {
-		return c.informers[n.resource].Get(n.key)
+		obj, ok := c.informers[n.resource].Get(n.key)
+		return obj, ok && !clusters.IsTombstone(obj)
 	}
 	obj, ok := c.custom.Get(n.key)
 	if !ok {

@@ -63,7 +63,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	})
 	loop.Follow(c.Loop, deps.Informers.Workspaces, c.related)
 	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
-		if !slices.Contains(usable, n.Name) {
+		if !slices.Contains(clusters.Namespaces, n.Name) {
 			return nil
 		}
 		return []logicalcluster.Name{clusters.KeyOf(n).Cluster}
@@ -122,7 +122,7 @@ func (c *controller) needs(cluster logicalcluster.Name) bool {
 	case lc.DeletionTimestamp != nil:
 		return slices.Contains(lc.Finalizers, clusters.ContentFinalizer) || heldByOthers(lc) != nil
 	}
-	return lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || !hasFinalizer(lc) || len(c.missing(cluster)) > 0 || !c.owned(lc)
+	return lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || !hasFinalizer(lc) || len(c.missing(lc)) > 0 || !c.owned(lc)
 }
 
 // related returns the cluster that a Workspace owns, and the cluster that has the Workspace if that one waits for its
@@ -200,7 +200,7 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 		if provided {
 			return nil
 		}
-		missing := c.missing(clusters.KeyOf(lc).Cluster)
+		missing := c.missing(lc)
 		if len(missing) > 0 && lc == cached {
 			if live, err := c.live(ctx, lc); live == nil || live.ResourceVersion != lc.ResourceVersion {
 				return err // the cluster may have gone, and its namespaces with it
@@ -216,8 +216,12 @@ func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCl
 }
 
 // missing returns the namespaces that the cluster lacks by the cache.
-func (c *controller) missing(cluster logicalcluster.Name) []string {
-	return slices.DeleteFunc(slices.Clone(usable), func(ns string) bool {
+func (c *controller) missing(lc *corev1alpha1.LogicalCluster) []string {
+	if clusters.HasBuiltIn(lc) {
+		return nil
+	}
+	cluster := clusters.KeyOf(lc).Cluster
+	return slices.DeleteFunc(slices.Clone(clusters.Namespaces), func(ns string) bool {
 		_, ok := c.informers.Namespaces.Get(clusters.Key{Cluster: cluster, Name: ns})
 		return ok
 	})

@@ -6,7 +6,6 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
@@ -16,9 +15,6 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/content"
 )
-
-// usable are the namespaces that every cluster has while it exists.
-var usable = []string{metav1.NamespaceDefault, metav1.NamespaceSystem}
 
 // hasFinalizer reports whether lc has the finalizer, or needs none.
 func hasFinalizer(lc *corev1alpha1.LogicalCluster) bool {

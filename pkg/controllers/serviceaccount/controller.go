@@ -6,6 +6,7 @@ package serviceaccount
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,8 +66,10 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool { return c.lacks(key).any() })
 	loop.Watch(c.Loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
-	loop.Follow(c.Loop, c.accounts, func(a *metav1.PartialObjectMetadata) []clusters.Key { return namespaceOf(a, defaultAccount) })
-	loop.Follow(c.Loop, c.configMaps, func(m *corev1.ConfigMap) []clusters.Key { return namespaceOf(m, rootCAs) })
+	loop.Follow(c.Loop, c.accounts, func(a *metav1.PartialObjectMetadata) []clusters.Key {
+		return namespaceOf(a, clusters.DefaultServiceAccount)
+	})
+	loop.Follow(c.Loop, c.configMaps, func(m *corev1.ConfigMap) []clusters.Key { return namespaceOf(m, clusters.RootCAConfigMap) })
 	return c, nil
 }
 
@@ -81,20 +84,31 @@ func namespaceOf(obj metav1.Object, name string) []clusters.Key {
 
 // lacks returns what a namespace lacks, by what the caches show.
 func (c *controller) lacks(key clusters.Key) lack {
-	namespace, ok := c.namespaces.Get(key)
-	if !ok {
-		return lack{}
-	}
 	lc, ok := c.logicalClusters.Get(clusters.Key{Cluster: key.Cluster, Name: corev1alpha1.LogicalClusterName})
 	if ok && lc.DeletionTimestamp != nil && !clusters.IsPermanent(key.Cluster) {
+		return lack{}
+	}
+	builtIn := ok && clusters.HasBuiltIn(lc) && slices.Contains(clusters.Namespaces, key.Name)
+	namespace, ok := c.namespaces.Get(key)
+	switch {
+	case !ok && builtIn:
+		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
+	case !ok:
 		return lack{}
 	}
 	in := func(name string) clusters.Key {
 		return clusters.Key{Cluster: key.Cluster, Namespace: key.Name, Name: name}
 	}
-	_, has := c.accounts.Get(in(defaultAccount))
-	cached, _ := c.configMaps.Get(in(rootCAs))
-	return lackOf(namespace, has, cached, c.rootCA)
+	account, hasAccount := c.accounts.Get(in(clusters.DefaultServiceAccount))
+	published, ok := c.configMaps.Get(in(clusters.RootCAConfigMap))
+	l := lackOf(namespace, hasAccount && !clusters.IsTombstone(account), published, c.rootCA)
+	if builtIn && !hasAccount {
+		l.account = nil
+	}
+	if builtIn && !ok {
+		l.create = nil
+	}
+	return l
 }
 
 func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {

@@ -5,13 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-const (
-	defaultAccount = "default"
-	rootCAs        = "kube-root-ca.crt"
-	// rootCAKey is the key of the authorities, in PEM, in the ConfigMap. It has no other.
-	rootCAKey = "ca.crt"
+	"github.com/regent-project/regent/pkg/clusters"
 )
 
 // lack is what a namespace lacks.
@@ -37,12 +32,12 @@ func lackOf(namespace *corev1.Namespace, hasAccount bool, published *corev1.Conf
 		return metav1.ObjectMeta{Namespace: namespace.Name, Name: name}
 	}
 	if !hasAccount {
-		l.account = &corev1.ServiceAccount{ObjectMeta: meta(defaultAccount)}
+		l.account = &corev1.ServiceAccount{ObjectMeta: meta(clusters.DefaultServiceAccount)}
 	}
-	data := map[string]string{rootCAKey: rootCA}
+	data := map[string]string{clusters.RootCAKey: rootCA}
 	switch {
-	case published == nil:
-		l.create = &corev1.ConfigMap{ObjectMeta: meta(rootCAs), Data: data}
+	case published == nil, clusters.IsTombstone(published):
+		l.create = &corev1.ConfigMap{ObjectMeta: meta(clusters.RootCAConfigMap), Data: data}
 	case published.DeletionTimestamp != nil: // it is made again when it has gone
 	case maps.Equal(published.Data, data) && len(published.BinaryData) == 0:
 	case published.Immutable != nil && *published.Immutable:

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -24,7 +25,32 @@ func (c cached) Role(cluster logicalcluster.Name, namespace, name string) (*rbac
 }
 
 func (c cached) ClusterRoleBindings(cluster logicalcluster.Name, of []Subject) []*rbacv1.ClusterRoleBinding {
-	return about(c.informers.ClusterRoleBindings, cluster, "", of)
+	found := about(c.informers.ClusterRoleBindings, cluster, "", of)
+	if built := c.builtIn(cluster); built != nil && slices.ContainsFunc(of, func(s Subject) bool { return s.Kind == built.Subjects[0].Kind && s.Name == built.Subjects[0].Name }) {
+		found = append(slices.Clone(found), built)
+	}
+	return found
+}
+
+// builtIn returns the built-in binding of a cluster, unless it has been changed or deleted. Until all that is stored
+// has been read, that is not known.
+func (c cached) builtIn(cluster logicalcluster.Name) *rbacv1.ClusterRoleBinding {
+	lc, ok := c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	if !ok || !clusters.HasBuiltIn(lc) {
+		return nil
+	}
+	select {
+	case <-c.informers.ClusterRoleBindings.Synced():
+	default:
+		return nil
+	}
+	if _, stored := c.informers.ClusterRoleBindings.Get(clusters.Key{Cluster: cluster, Name: clusters.CreatorBinding}); stored {
+		return nil
+	}
+	if all := (clusters.BuiltIn{LogicalCluster: lc}).ClusterRoleBindings(); len(all) > 0 {
+		return all[0]
+	}
+	return nil
 }
 
 func (c cached) RoleBindings(cluster logicalcluster.Name, namespace string, of []Subject) []*rbacv1.RoleBinding {

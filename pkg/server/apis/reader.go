@@ -21,6 +21,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // Reader reads objects from storage, for the server's own decisions about a request, and for informers (see Objects).
@@ -54,9 +55,10 @@ func (r *Reader) add(of resource.Described, storage rest.Storage) error {
 	return nil
 }
 
-// Namespace reads a namespace in the logical cluster of the context.
+// Namespace reads a namespace that is stored in the logical cluster of the context. The error is NotFound for one that
+// is only built in.
 func (r *Reader) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	return read[*corev1.Namespace](ctx, r, corev1.SchemeGroupVersion.WithResource("namespaces"), name)
+	return read[*corev1.Namespace](storage.StoredOnly(ctx), r, corev1.SchemeGroupVersion.WithResource("namespaces"), name)
 }
 
 // Workspace reads a workspace in the logical cluster of the context.
@@ -108,7 +110,7 @@ func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource
 	if err != nil {
 		return false, err
 	}
-	list, err := s.List(ctx, &internalversion.ListOptions{Limit: 1})
+	list, err := s.List(storage.StoredOnly(ctx), &internalversion.ListOptions{Limit: 1})
 	if err != nil {
 		return false, err
 	}

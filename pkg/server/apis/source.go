@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // cachePause is the pause between two looks whether a watch cache is ready.
@@ -78,7 +79,7 @@ func (s stored) list(ctx context.Context, opts metav1.ListOptions, as func(runti
 	if err := s.awaitCache(ctx); err != nil {
 		return nil, err
 	}
-	list, err := s.List(clusters.With(ctx, clusters.Wildcard), options)
+	list, err := s.List(storage.StoredOnly(clusters.With(ctx, clusters.Wildcard)), options)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (s stored) watch(ctx context.Context, opts metav1.ListOptions, as func(runt
 	if err != nil {
 		return nil, err
 	}
-	events, err := s.Watch(clusters.With(ctx, clusters.Wildcard), options)
+	events, err := s.Watch(storage.StoredOnly(clusters.With(ctx, clusters.Wildcard)), options)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (s stored) watch(ctx context.Context, opts metav1.ListOptions, as func(runt
 func (s stored) shared(ctx context.Context, event watch.Event) runtime.Object {
 	if !s.uncached && (event.Type == watch.Added || event.Type == watch.Modified) {
 		if of, err := meta.Accessor(event.Object); err == nil {
-			at := request.WithNamespace(clusters.With(ctx, logicalcluster.From(of)), of.GetNamespace())
+			at := request.WithNamespace(clusters.With(storage.StoredOnly(ctx), logicalcluster.From(of)), of.GetNamespace())
 			obj, err := s.Get(at, of.GetName(), &metav1.GetOptions{ResourceVersion: "0"})
 			if err == nil && sameVersion(obj, of) {
 				return obj

@@ -14,6 +14,10 @@ type Format int
 // first is the format of version 0.1.0. Records from before that version name no format, and are in this one.
 const first Format = 1
 
+// BuiltIn is that of version 0.3.0: logical clusters may have built-in objects (see clusters.BuiltIn). Older versions
+// would find their namespaces missing, and make others.
+const BuiltIn Format = 2
+
 // OrFirst returns the format, or that of a record which names none.
 func (f Format) OrFirst() Format {
 	if f == 0 {
@@ -34,7 +38,7 @@ type Formats struct {
 
 // Ours returns what this version reads.
 func Ours(version string) Formats {
-	return Formats{Version: version, Oldest: first, Newest: first, Since: "v0.1.0"}
+	return Formats{Version: version, Oldest: first, Newest: BuiltIn, Since: "v0.3.0"}
 }
 
 // Record is what the shard's record says of its format. Its names in JSON and their meaning never change, so that every

@@ -93,7 +93,7 @@ func (a *accounts) lives(ctx context.Context, resource schema.GroupVersionResour
 var errGone = errors.New("it has been deleted, or replaced by another one of the same name: ask for a token of one that exists")
 
 func living(obj metav1.Object, uid types.UID) error {
-	if obj.GetUID() != uid || obj.GetDeletionTimestamp() != nil {
+	if obj.GetUID() != uid || obj.GetDeletionTimestamp() != nil || clusters.IsTombstone(obj) {
 		return errGone
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"path"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -55,15 +56,19 @@ type Config struct {
 
 // Client is the process's client of the shard's etcd. All resources share it, so that every write passes its guard.
 type Client struct {
-	config    Config
-	etcd      *kubernetes.Client
-	calls     *calls
-	guard     *etcdfence.Guard
-	history   *history
-	members   *members
-	tallies   *tallies
-	aside     aside
-	compactor interface {
+	config  Config
+	etcd    *kubernetes.Client
+	calls   *calls
+	guard   *etcdfence.Guard
+	history *history
+	members *members
+	tallies *tallies
+	aside   aside
+	// builtIn is nil until ServeBuiltIn. gone are the logical clusters that go. clusterObjects has LogicalClusters.
+	builtIn        atomic.Pointer[BuiltIn]
+	gone           departures
+	clusterObjects atomic.Pointer[clusterObjects]
+	compactor      interface {
 		etcd3.Compactor
 		Stop()
 	}
@@ -106,6 +111,9 @@ func (c *Client) Etcd() *clientv3.Client { return c.etcd.Client }
 
 // Prefix begins all keys of the shard. It starts with a slash and ends without one.
 func (c *Client) Prefix() string { return c.config.Prefix }
+
+// SeenRevision returns the newest revision of etcd that this process has heard of. 0: it has heard of none.
+func (c *Client) SeenRevision() int64 { return c.history.revision.Load() }
 
 // Check makes a linearizable read of etcd. Use it for readiness, not for liveness: a restart does not bring etcd back.
 func (c *Client) Check(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,6 +70,8 @@ type Encoding struct {
 	// logical cluster, name the collection of an object. A write then costs the watchers of its own collection. 0:
 	// a cluster's objects are one collection.
 	Collections int
+	// BuiltIn returns the objects that each logical cluster has until somebody changes them. It may be nil.
+	BuiltIn func(clusters.BuiltIn) []runtime.Object
 }
 
 // restOptions gives each resource its storage layers over the shared client.
@@ -186,6 +189,16 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			store.Close()
 		})
 		routed := &router{Interface: &dispatch{&single{Interface: delegator, etcd: stamped}, watched}, prefix: prefix}
+		if config.GroupResource == corev1alpha1.Resource("logicalclusters") {
+			o.client.clusterObjects.Store(&clusterObjects{stamped, prefix})
+		}
+		if encoding.BuiltIn != nil {
+			shown := &builtIn{
+				Interface: routed, client: o.client, resource: config.GroupResource, prefix: prefix, key: clusterless, of: encoding.BuiltIn,
+				etcd: stamped, newFunc: newFunc, newList: newListFunc,
+			}
+			return WithFinalizers(shown), destroy, nil
+		}
 		if encoding.Collections > 0 { // who shows these objects does the rest: here they cannot be changed
 			return routed, destroy, nil
 		}

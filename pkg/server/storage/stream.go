@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/metadata"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -30,5 +31,16 @@ func (s *stream) RequestWatchProgress(ctx context.Context) error {
 }
 
 func (s *stream) own(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, streamKey, s.resource)
+	name, ok := ctx.Value(sharedStream{}).(string)
+	if !ok {
+		name = s.resource
+	}
+	return metadata.AppendToOutgoingContext(ctx, streamKey, name)
+}
+
+type sharedStream struct{}
+
+// withSharedStream returns a context whose watches, of whichever resources, are on one stream, apart from all others.
+func withSharedStream(ctx context.Context) context.Context {
+	return context.WithValue(ctx, sharedStream{}, uuid.NewString())
 }

@@ -11,6 +11,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
@@ -22,6 +23,7 @@ var configMaps = resource.Definition[*corev1.ConfigMap]{
 	Name:           validation.NameIsDNSSubdomain,
 	Unconditional:  true,
 	Default:        shareRootCA,
+	BuiltIn:        clusters.BuiltIn.ConfigMaps,
 	Validate:       validateConfigMap,
 	ValidateUpdate: validateConfigMapUpdate,
 	Columns: []resource.Column[*corev1.ConfigMap]{
@@ -34,7 +36,7 @@ var configMaps = resource.Definition[*corev1.ConfigMap]{
 // shareRootCA makes the ConfigMaps of all namespaces share the text of the authorities, which they all have: a replica
 // holds it once.
 func shareRootCA(c *corev1.ConfigMap) {
-	if c.Name != "kube-root-ca.crt" {
+	if c.Name != clusters.RootCAConfigMap {
 		return
 	}
 	for key, value := range c.Data {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
@@ -19,6 +20,7 @@ var namespaces = resource.Definition[*corev1.Namespace]{
 	Unconditional: true,
 	Reset:         fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
 	Default:       setNamespaceDefaults,
+	BuiltIn:       clusters.BuiltIn.Namespaces,
 	PrepareCreate: func(ns *corev1.Namespace) {
 		ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 		setNamespaceDefaults(ns)

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
@@ -15,6 +16,7 @@ var serviceAccounts = resource.Definition[*corev1.ServiceAccount]{
 	List:          &corev1.ServiceAccountList{},
 	Name:          validation.ValidateServiceAccountName,
 	Unconditional: true,
+	BuiltIn:       clusters.BuiltIn.ServiceAccounts,
 	PrepareCreate: keepSecretNames,
 	PrepareUpdate: func(a, _ *corev1.ServiceAccount) { keepSecretNames(a) },
 	Columns: []resource.Column[*corev1.ServiceAccount]{

@@ -41,7 +41,10 @@ var logicalClusters = resource.Definition[logicalCluster]{
 	Default:       func(l logicalCluster) { SetPhaseDefault(&l.Status.Phase) },
 	PrepareCreate: func(l logicalCluster) {
 		l.Generation = 1
-		l.Status = corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}
+		// Admission decides about the first status: nobody else is asked.
+		if !clusters.HasBuiltIn(l) || l.Status.Phase != corev1alpha1.LogicalClusterPhaseReady {
+			l.Status = corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseScheduling}
+		}
 	},
 	PrepareUpdate: func(l, old logicalCluster) {
 		l.Status = old.Status

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
@@ -61,6 +62,7 @@ var clusterRoleBindings = resource.Definition[*rbacv1.ClusterRoleBinding]{
 	Name:           pathSegment,
 	CreateOnUpdate: true,
 	Unconditional:  true,
+	BuiltIn:        clusters.BuiltIn.ClusterRoleBindings,
 	Default:        func(b *rbacv1.ClusterRoleBinding) { setBindingDefaults(&b.RoleRef, b.Subjects) },
 	Validate:       validateClusterRoleBinding,
 	ValidateUpdate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
@@ -90,6 +91,8 @@ type Definition[T Object] struct {
 	ValidateCreate func(obj T) field.ErrorList
 	// Warn returns warnings about an object that does no harm to others: a new one, if old is nil, or a change.
 	Warn func(obj, old T) []string
+	// BuiltIn returns the objects that each logical cluster has until somebody changes them.
+	BuiltIn func(clusters.BuiltIn) []T
 	// CreateOnUpdate says that a PUT may create an object.
 	CreateOnUpdate bool
 	// Unconditional says that an update needs no resourceVersion.
@@ -156,6 +159,14 @@ func (d Definition[T]) Encoding(serializer runtime.StorageSerializer) storage.En
 				return d.Stored.Term(typed)
 			}
 			return fence.Token{}
+		}
+	}
+	if d.BuiltIn != nil {
+		out.BuiltIn = func(of clusters.BuiltIn) (all []runtime.Object) {
+			for _, obj := range d.BuiltIn(of) {
+				all = append(all, obj)
+			}
+			return all
 		}
 	}
 	if d.Stored.Share != nil {

@@ -1,0 +1,315 @@
+package storage
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// eventsAhead is how many events a watch has ready: upstream sends those together that are there.
+const eventsAhead = 10
+
+// Watch implements storage.Interface. A watch that begins with what exists begins with a list, and goes on from its
+// revision. From then on the built-in objects of one logical cluster are always the same, until it goes.
+func (b *builtIn) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	facts, cluster, ok := b.facts(ctx)
+	switch {
+	case ok && cluster == clusters.Wildcard:
+		return b.watchAll(ctx, facts, key, opts)
+	case !ok:
+		return b.Interface.Watch(ctx, key, opts)
+	}
+	objects, _, err := b.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, func(obj runtime.Object) bool {
+		of, err := b.key(obj)
+		_, in := below(of, key, opts.Recursive)
+		return err != nil || !in
+	})
+	if len(objects) == 0 {
+		return b.Interface.Watch(ctx, key, opts)
+	}
+	first, opts, err := b.begin(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	behind, err := b.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	w := newShown(first, opts.Predicate)
+	shows := map[clusters.Key]runtime.Object{}
+	for _, obj := range objects {
+		shows[keyOfObject(obj)] = obj
+	}
+	for _, event := range first {
+		key := keyOfObject(event.Object)
+		if built, ok := shows[key]; ok && versionOf(event.Object) != versionOf(built) {
+			w.touched[key] = true
+		}
+	}
+	gone, unfollow := b.client.gone.follow(cluster)
+	w.run(func() {
+		defer unfollow()
+		defer behind.Stop()
+		w.passOne(behind, shows, gone)
+	})
+	return w, nil
+}
+
+// begin returns the events with which a watch begins, and the options with which it goes on.
+func (b *builtIn) begin(ctx context.Context, key string, opts storage.ListOptions) ([]watch.Event, storage.ListOptions, error) {
+	asked := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if !asked && (opts.SendInitialEvents != nil || opts.ResourceVersion != "" && opts.ResourceVersion != "0") {
+		return nil, opts, nil
+	}
+	from := opts
+	from.SendInitialEvents, from.ProgressNotify = nil, false
+	from.ResourceVersionMatch = ""
+	switch {
+	case !asked:
+		from.ResourceVersion = "0"
+	case from.ResourceVersion != "":
+		from.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	}
+	list := b.newList()
+	if err := b.GetList(ctx, key, from, list); err != nil {
+		return nil, opts, err
+	}
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, opts, err
+	}
+	var first []watch.Event
+	err = meta.EachListItemWithAlloc(list, func(obj runtime.Object) error {
+		first = append(first, watch.Event{Type: watch.Added, Object: obj})
+		return nil
+	})
+	if err != nil {
+		return nil, opts, err
+	}
+	if opts.Predicate.AllowWatchBookmarks {
+		bookmark, err := b.bookmark(of.GetResourceVersion())
+		if err == nil && asked {
+			err = storage.AnnotateInitialEventsEndBookmark(bookmark)
+		}
+		if err != nil {
+			return nil, opts, err
+		}
+		first = append(first, watch.Event{Type: watch.Bookmark, Object: bookmark})
+	}
+	opts.ResourceVersion, opts.ResourceVersionMatch, opts.SendInitialEvents = of.GetResourceVersion(), "", nil
+	return first, opts, nil
+}
+
+func (b *builtIn) bookmark(version string) (runtime.Object, error) {
+	out := b.newFunc()
+	is, err := meta.Accessor(out)
+	if err != nil {
+		return nil, err
+	}
+	is.SetResourceVersion(version)
+	return out, nil
+}
+
+// shown is a watch in which built-in objects are as if they were stored.
+type shown struct {
+	out       chan watch.Event
+	done      chan struct{} // closed by Stop
+	passing   sync.WaitGroup
+	stop      func()
+	predicate storage.SelectionPredicate
+	first     []watch.Event
+	// touched are the built-in objects that are or were stored, as far as the watch has seen, and tombstones those
+	// that are deleted.
+	touched, tombstones map[clusters.Key]bool
+}
+
+func newShown(first []watch.Event, predicate storage.SelectionPredicate) *shown {
+	w := &shown{
+		out: make(chan watch.Event, eventsAhead), done: make(chan struct{}), predicate: predicate, first: first,
+		touched: map[clusters.Key]bool{}, tombstones: map[clusters.Key]bool{},
+	}
+	w.stop = sync.OnceFunc(func() {
+		close(w.done)
+		w.passing.Wait()
+	})
+	return w
+}
+
+// run passes events in a goroutine that ends with the watch.
+func (w *shown) run(pass func()) {
+	w.passing.Go(func() {
+		defer close(w.out)
+		for _, event := range w.first {
+			if !w.send(event) {
+				pass = func() {}
+				break
+			}
+		}
+		w.first = nil
+		pass()
+	})
+}
+
+// Stop implements watch.Interface. It returns when nothing is passed on any more.
+func (w *shown) Stop() { w.stop() }
+
+// ResultChan implements watch.Interface.
+func (w *shown) ResultChan() <-chan watch.Event { return w.out }
+
+// send returns false if Stop was called before somebody took the event.
+func (w *shown) send(event watch.Event) bool {
+	select {
+	case w.out <- event:
+		return true
+	case <-w.done:
+		return false
+	}
+}
+
+// passOne passes the events of one logical cluster.
+func (w *shown) passOne(behind watch.Interface, shows map[clusters.Key]runtime.Object, gone <-chan *corev1alpha1.LogicalCluster) {
+	find := func(of metav1.Object) runtime.Object { return shows[clusters.KeyOf(of)] }
+	for {
+		select {
+		case event, ok := <-behind.ResultChan():
+			if !ok {
+				return
+			}
+			if event, ok = w.translate(event, find); ok && !w.send(event) {
+				return
+			}
+		case lc := <-gone:
+			for _, obj := range shows {
+				if !w.sendGone(obj, lc.ResourceVersion) {
+					return
+				}
+			}
+			gone = nil
+		case <-w.done:
+			return
+		}
+	}
+}
+
+// sendGone tells that a built-in object has gone with its logical cluster, at a revision. Of one that was stored, the
+// watch has told before.
+func (w *shown) sendGone(obj runtime.Object, version string) bool {
+	key := keyOfObject(obj)
+	touched := w.touched[key]
+	delete(w.touched, key)
+	delete(w.tombstones, key)
+	if touched {
+		return true
+	}
+	if selected, err := w.predicate.Matches(obj); err != nil || !selected {
+		return true
+	}
+	last := obj.DeepCopyObject()
+	if is, err := meta.Accessor(last); err == nil {
+		is.SetResourceVersion(version)
+	}
+	return w.send(watch.Event{Type: watch.Deleted, Object: last})
+}
+
+// translate makes of an event what it is for whoever knows the built-in objects. find returns the one of an object's
+// name, or nil. It returns false if nothing is to be told.
+func (w *shown) translate(event watch.Event, find func(metav1.Object) runtime.Object) (watch.Event, bool) {
+	if event.Type == watch.Bookmark || event.Type == watch.Error {
+		return event, true
+	}
+	of, err := meta.Accessor(event.Object)
+	if err != nil {
+		return event, true
+	}
+	built := find(of)
+	if built == nil {
+		return event, true
+	}
+	key := clusters.KeyOf(of)
+	w.touched[key] = true
+	tombstone := clusters.IsTombstone(of)
+	switch {
+	case tombstone && event.Type == watch.Deleted:
+		return event, false // its logical cluster is being emptied
+	case tombstone:
+		w.tombstones[key] = true
+		if cached, ok := event.Object.(runtime.CacheableObject); ok {
+			event.Object = cached.GetObject()
+		}
+		return watch.Event{Type: watch.Deleted, Object: withoutTombstone(event.Object.DeepCopyObject())}, true
+	case w.tombstones[key]:
+		delete(w.tombstones, key)
+		if event.Type == watch.Modified {
+			event.Type = watch.Added
+		}
+	case event.Type == watch.Added:
+		if is, err := meta.Accessor(built); err == nil && is.GetUID() == of.GetUID() {
+			event.Type = watch.Modified
+		}
+	}
+	return event, true
+}
+
+func keyOfObject(obj runtime.Object) clusters.Key {
+	is, err := meta.Accessor(obj)
+	if err != nil {
+		return clusters.Key{}
+	}
+	return clusters.KeyOf(is)
+}
+
+// departures tells watches that their logical cluster has gone.
+type departures struct {
+	mu  sync.Mutex
+	all map[logicalcluster.Name]map[chan *corev1alpha1.LogicalCluster]struct{}
+}
+
+// follow returns a channel that gets the LogicalCluster when it goes.
+func (d *departures) follow(cluster logicalcluster.Name) (gone <-chan *corev1alpha1.LogicalCluster, stop func()) {
+	c := make(chan *corev1alpha1.LogicalCluster, 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = map[logicalcluster.Name]map[chan *corev1alpha1.LogicalCluster]struct{}{}
+	}
+	if d.all[cluster] == nil {
+		d.all[cluster] = map[chan *corev1alpha1.LogicalCluster]struct{}{}
+	}
+	d.all[cluster][c] = struct{}{}
+	return c, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.all[cluster], c)
+		if len(d.all[cluster]) == 0 {
+			delete(d.all, cluster)
+		}
+	}
+}
+
+// tell tells of a LogicalCluster that has gone.
+func (d *departures) tell(lc *corev1alpha1.LogicalCluster) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.all[logicalcluster.From(lc)] {
+		select {
+		case c <- lc:
+		default: // it has heard
+		}
+	}
+}
+
+var _ watch.Interface = (*shown)(nil)
