@@ -20,7 +20,8 @@ import (
 // right before the LogicalCluster was made. Only the server writes it, and it never changes.
 const BuiltInAnnotation = "internal.regent.dev/built-in"
 
-// tombstoneAnnotation is on what is stored in place of a built-in object that was deleted.
+// tombstoneAnnotation is on what is stored in place of a built-in object that was deleted. The value is what it was, in
+// JSON.
 const tombstoneAnnotation = "internal.regent.dev/tombstone"
 
 // The names of objects that every logical cluster has. They are Kubernetes' and kcp's.
@@ -163,19 +164,23 @@ func BuiltInUID(cluster types.UID, resource schema.GroupResource, namespace, nam
 
 // IsTombstone reports whether an object is only the record that a built-in one was deleted. Informers show it. Nobody
 // else sees it.
-func IsTombstone(obj metav1.Object) bool { return obj.GetAnnotations()[tombstoneAnnotation] != "" }
+func IsTombstone(obj metav1.Object) bool { return LastOf(obj) != "" }
 
-// SetTombstone makes a tombstone of an object that is left without labels, owners and fields, or no tombstone of it.
-func SetTombstone(obj metav1.Object, is bool) {
-	if is == IsTombstone(obj) {
+// LastOf returns what the built-in object was, in JSON, of which an object is the tombstone.
+func LastOf(tombstone metav1.Object) string { return tombstone.GetAnnotations()[tombstoneAnnotation] }
+
+// SetTombstone makes a tombstone of an object that is left without labels, owners and fields. last is what it was, in
+// JSON. With nothing as last, it makes an object that is no tombstone.
+func SetTombstone(obj metav1.Object, last string) {
+	if last == LastOf(obj) {
 		return
 	}
 	annotations := map[string]string{}
 	for k, v := range obj.GetAnnotations() {
 		annotations[k] = v
 	}
-	if is {
-		annotations[tombstoneAnnotation] = "true"
+	if last != "" {
+		annotations[tombstoneAnnotation] = last
 	} else {
 		delete(annotations, tombstoneAnnotation)
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
@@ -334,7 +336,34 @@ func (b *builtIn) tombstone(of runtime.Object) (runtime.Object, error) {
 	is.SetUID(was.GetUID())
 	is.SetCreationTimestamp(was.GetCreationTimestamp())
 	is.SetAnnotations(map[string]string{logicalcluster.AnnotationKey: logicalcluster.From(was).String()})
-	clusters.SetTombstone(is, true)
+	last, err := json.Marshal(of)
+	if err != nil {
+		return nil, fmt.Errorf("what %s was: %w", was.GetName(), err)
+	}
+	if len(last) > largestLast {
+		if last, err = json.Marshal(out); err != nil {
+			return nil, err
+		}
+	}
+	clusters.SetTombstone(is, string(last))
+	return out, nil
+}
+
+// largestLast is how large an object may be of which a tombstone keeps what it was, for watches.
+const largestLast = 64 << 10
+
+// last returns what the object of a tombstone was, at the revision of its deletion.
+func (b *builtIn) last(tombstone metav1.Object) (runtime.Object, error) {
+	out := b.newFunc()
+	if err := json.Unmarshal([]byte(clusters.LastOf(tombstone)), out); err != nil {
+		return nil, fmt.Errorf("what %s was: %w", tombstone.GetName(), err)
+	}
+	is, err := meta.Accessor(out)
+	if err != nil {
+		return nil, err
+	}
+	is.SetResourceVersion(tombstone.GetResourceVersion())
+	out.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return out, nil
 }
 
@@ -377,7 +406,7 @@ func showing(obj, stored runtime.Object, try storage.UpdateFunc) storage.UpdateF
 
 func withoutTombstone(obj runtime.Object) runtime.Object {
 	if is, err := meta.Accessor(obj); err == nil {
-		clusters.SetTombstone(is, false)
+		clusters.SetTombstone(is, "")
 	}
 	return obj
 }

@@ -49,7 +49,7 @@ func (b *builtIn) Watch(ctx context.Context, key string, opts storage.ListOption
 	if err != nil {
 		return nil, err
 	}
-	w := newShown(first, opts.Predicate)
+	w := b.newShown(first, opts.Predicate)
 	shows := map[clusters.Key]runtime.Object{}
 	for _, obj := range objects {
 		shows[keyOfObject(obj)] = obj
@@ -131,15 +131,16 @@ type shown struct {
 	passing   sync.WaitGroup
 	stop      func()
 	predicate storage.SelectionPredicate
+	last      func(tombstone metav1.Object) (runtime.Object, error)
 	first     []watch.Event
 	// touched are the built-in objects that are or were stored, as far as the watch has seen, and tombstones those
 	// that are deleted.
 	touched, tombstones map[clusters.Key]bool
 }
 
-func newShown(first []watch.Event, predicate storage.SelectionPredicate) *shown {
+func (b *builtIn) newShown(first []watch.Event, predicate storage.SelectionPredicate) *shown {
 	w := &shown{
-		out: make(chan watch.Event, eventsAhead), done: make(chan struct{}), predicate: predicate, first: first,
+		out: make(chan watch.Event, eventsAhead), done: make(chan struct{}), predicate: predicate, last: b.last, first: first,
 		touched: map[clusters.Key]bool{}, tombstones: map[clusters.Key]bool{},
 	}
 	w.stop = sync.OnceFunc(func() {
@@ -240,6 +241,7 @@ func (w *shown) translate(event watch.Event, find func(metav1.Object) runtime.Ob
 		return event, true
 	}
 	key := clusters.KeyOf(of)
+	first := !w.touched[key]
 	w.touched[key] = true
 	tombstone := clusters.IsTombstone(of)
 	switch {
@@ -247,17 +249,20 @@ func (w *shown) translate(event watch.Event, find func(metav1.Object) runtime.Ob
 		return event, false // its logical cluster is being emptied
 	case tombstone:
 		w.tombstones[key] = true
-		if cached, ok := event.Object.(runtime.CacheableObject); ok {
-			event.Object = cached.GetObject()
+		last, err := w.last(of)
+		if err != nil {
+			return event, false
 		}
-		return watch.Event{Type: watch.Deleted, Object: withoutTombstone(event.Object.DeepCopyObject())}, true
+		known, err := w.predicate.Matches(last)
+		return watch.Event{Type: watch.Deleted, Object: last}, known && err == nil
 	case w.tombstones[key]:
 		delete(w.tombstones, key)
 		if event.Type == watch.Modified {
 			event.Type = watch.Added
 		}
-	case event.Type == watch.Added:
-		if is, err := meta.Accessor(built); err == nil && is.GetUID() == of.GetUID() {
+	case first && event.Type == watch.Added:
+		known, err := w.predicate.Matches(built)
+		if is, failed := meta.Accessor(built); err == nil && failed == nil && known && is.GetUID() == of.GetUID() {
 			event.Type = watch.Modified
 		}
 	}

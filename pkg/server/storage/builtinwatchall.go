@@ -45,7 +45,7 @@ func (b *builtIn) watchAll(ctx context.Context, facts *BuiltIn, key string, opts
 		stored.Stop()
 		return nil, err
 	}
-	w := newShown(first, opts.Predicate)
+	w := b.newShown(first, opts.Predicate)
 	a := &all{
 		shown: w, builtIn: b, facts: facts, stored: side{from: stored}, clusters: side{from: theirs},
 		ask: func() { _ = b.etcd.RequestWatchProgress(ctx) },
