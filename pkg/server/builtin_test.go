@@ -27,8 +27,8 @@ import (
 
 const creatorAnnotation = `"annotations":{"experimental.tenancy.kcp.io/owner":"{\"username\":\"ann\"}"}`
 
-// builtInShard is a replica whose new logical clusters have built-in objects, or one in the first format, where the same
-// objects are stored as controllers store them.
+// builtInShard is a replica whose new logical clusters have built-in objects, or one in the first format, where the
+// same objects are stored as controllers store them.
 type builtInShard struct {
 	*replica
 	stored bool
@@ -154,7 +154,8 @@ var random = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|ResourceVersion in ob
 func strip(value any, parent string) any {
 	switch value := value.(type) {
 	case map[string]any:
-		if parent == "items" { // lists that etcd answers name the kind of each item, those of the watch cache do not
+		// lists that etcd answers name the kind of each item, those of the watch cache do not
+		if parent == "items" {
 			delete(value, "kind")
 			delete(value, "apiVersion")
 		}

@@ -19,10 +19,10 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// seen is what a client knows of all logical clusters: for each object its labels.
-type seen map[string]string
+// knowledge is what a client knows of all logical clusters: for each object its labels.
+type knowledge map[string]string
 
-func (s seen) apply(kind string, obj *metav1.PartialObjectMetadata) {
+func (s knowledge) apply(kind string, obj *metav1.PartialObjectMetadata) {
 	key := clusters.KeyOf(obj).String()
 	if kind == "DELETED" {
 		delete(s, key)
@@ -88,9 +88,9 @@ func (s *builtInShard) watchAll(t *testing.T, path, version string) (collect fun
 	}
 }
 
-func (s *builtInShard) listAll(t *testing.T, path, query string) (*metav1.PartialObjectMetadataList, seen) {
+func (s *builtInShard) listAll(t *testing.T, path, query string) (*metav1.PartialObjectMetadataList, knowledge) {
 	t.Helper()
-	out, all := &metav1.PartialObjectMetadataList{}, seen{}
+	out, all := &metav1.PartialObjectMetadataList{}, knowledge{}
 	for next := ""; ; next = out.Continue {
 		got := s.ask(t, http.MethodGet, "/clusters/*"+path+"?"+query+"&continue="+url.QueryEscape(next), "t-root")
 		out = &metav1.PartialObjectMetadataList{}
@@ -158,7 +158,7 @@ func TestAWatchOfAllClustersGoesOnFromAnyEventWithoutALoss(t *testing.T) {
 				maps.DeleteFunc(end, func(key, _ string) bool { _, was := begin[key]; return was })
 			}
 			got := maps.Clone(begin)
-			var states []seen
+			var states []knowledge
 			for _, event := range events {
 				if event.Type != "BOOKMARK" {
 					got.apply(event.Type, event.Object)

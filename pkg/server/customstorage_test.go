@@ -35,7 +35,6 @@ func TestCustomObjectsAreEncryptedAndCounted(t *testing.T) {
 	for _, cluster := range []string{"own", "other"} {
 		r.createCluster(t, cluster)
 		r.send(t, http.MethodPatch, cluster, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster/status", `{"status":{"phase":"Ready"}}`)
-		r.send(t, http.MethodPost, cluster, "/api/v1/namespaces", `{"metadata":{"name":"default"}}`)
 		r.send(t, http.MethodPost, cluster, crdsPath, badDefinition("widgets", `{"type":"object","x-kubernetes-preserve-unknown-fields":true}`))
 		r.establish(t, cluster, "widgets.example.com", "widgets")
 	}

@@ -130,7 +130,6 @@ func startWithNeighbours(t testing.TB) *replica {
 	for _, cluster := range []string{"own", "other"} {
 		r.createCluster(t, cluster)
 		r.send(t, http.MethodPatch, cluster, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster/status", `{"status":{"phase":"Ready"}}`)
-		r.send(t, http.MethodPost, cluster, "/api/v1/namespaces", `{"metadata":{"name":"default"}}`)
 	}
 	r.send(t, http.MethodPost, "other", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"treasure"},"data":{"a":"`+treasure+`"}}`)
 	const group = `"apiGroup":"rbac.authorization.k8s.io"`

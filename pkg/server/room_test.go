@@ -26,7 +26,6 @@ func TestNoClusterTakesAllOfEtcdsRoom(t *testing.T) {
 	store := func(cluster string, n int) (code int, body string) {
 		r.createCluster(t, cluster)
 		r.send(t, http.MethodPatch, cluster, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster/status", `{"status":{"phase":"Ready"}}`)
-		r.send(t, http.MethodPost, cluster, "/api/v1/namespaces", `{"metadata":{"name":"default"}}`)
 		until(t, "the namespace is there", func() bool {
 			code, _ := r.try(t.Context(), http.MethodPost, cluster, "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"small"}}`)
 			return code == http.StatusCreated

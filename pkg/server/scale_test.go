@@ -8,8 +8,11 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
@@ -19,7 +22,7 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	const many, lacking = 2000, 50
 	way := etcdtest.Start(t)
 	root := t.TempDir()
-	first := startCatalogued(t, root, way)
+	first := startCatalogued(t, root, way, inFirstFormat)
 	u := &operator{t, first}
 	u.until("root is Ready", func() bool { return first.phase("root") == "Ready" })
 	u.create("model-0000")
@@ -74,7 +77,7 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 		}
 	}
 
-	second := startCatalogued(t, root, way)
+	second := startCatalogued(t, root, way, inFirstFormat)
 	u = &operator{t, second}
 	u.create("fresh")
 	u.ready("fresh")
@@ -91,6 +94,51 @@ func TestAShardOfTwoThousandWorkspacesIsLedLikeOneOfOne(t *testing.T) {
 	if now := leastFootprint(t).goroutines; now > with+10 {
 		t.Errorf("%d goroutines with %d workspaces, %d with one", now, many, with)
 	}
+}
+
+// inFirstFormat has an empty shard begin as version 0.2 does: nothing is built into its logical clusters.
+func inFirstFormat(s *Server) {
+	s.cfg.Formats = format.Formats{Version: "v0.2.0", Oldest: 1, Newest: 1, Since: "v0.1.0"}
+}
+
+// A workspace that nobody has used yet takes two objects of etcd, and four writes until it is Ready. When it is
+// deleted, nothing of it is left, whatever was changed or deleted of what is built into it.
+func TestAWorkspaceCostsFourWritesAndTwoObjects(t *testing.T) {
+	way := etcdtest.Start(t)
+	at := startCatalogued(t, t.TempDir(), way)
+	etcd := etcdtest.Client(t, way)
+	u := &operator{t, at}
+	u.until("root is Ready", func() bool { return at.phase("root") == "Ready" })
+	of := func(cluster, name string) (objects int, writes int64) {
+		stored := must(etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithKeysOnly()))(u)
+		for _, kv := range stored.Kvs {
+			if key := string(kv.Key); strings.Contains(key, "/"+cluster+"/") || strings.HasSuffix(key, "/workspaces/root/"+name) {
+				objects, writes = objects+1, writes+kv.Version
+			}
+		}
+		return objects, writes
+	}
+	u.create("unused", "used")
+	unused, used := u.ready("unused"), u.ready("used")
+	kube := at.shard.Clients.Kube
+	must(kube.CoreV1().Namespaces().Patch(in(u, used), "default", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(u)
+	must(0, kube.CoreV1().ServiceAccounts("default").Delete(in(u, used), "default", metav1.DeleteOptions{}))(u)
+	must(0, kube.CoreV1().ConfigMaps("kube-system").Delete(in(u, used), "kube-root-ca.crt", metav1.DeleteOptions{}))(u)
+	u.until("what was deleted is made again", func() bool {
+		objects, _ := of(used, "used")
+		account, err := kube.CoreV1().ServiceAccounts("default").Get(in(u, used), "default", metav1.GetOptions{})
+		published, failed := kube.CoreV1().ConfigMaps("kube-system").Get(in(u, used), "kube-root-ca.crt", metav1.GetOptions{})
+		return objects == 5 && err == nil && account.UID != "" && failed == nil && len(published.Data) == 1
+	})
+	if objects, writes := of(unused, "unused"); objects != 2 || writes != 4 {
+		t.Errorf("a workspace takes %d objects and %d writes, want 2 and 4", objects, writes)
+	}
+	u.delete("unused", "used")
+	u.until("nothing is left", func() bool {
+		ofUnused, _ := of(unused, "unused")
+		ofUsed, _ := of(used, "used")
+		return ofUnused+ofUsed == 0
+	})
 }
 
 // swept returns how many keys the sweeps of the controllers have worked on, and whether one goes on.

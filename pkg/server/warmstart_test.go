@@ -382,10 +382,10 @@ func (c *catalogued) namespace(cluster, name string) *corev1.Namespace {
 // caches show and is not so any more.
 func TestANewLeaderWorksAtOnceOnLateCachesAndUndoesNothing(t *testing.T) {
 	root, store := t.TempDir(), etcdtest.Start(t)
-	first := startCatalogued(t, root, store)
+	first := startCatalogued(t, root, store, inFirstFormat)
 	u := &operator{T: t, at: first}
 	u.until("root is Ready", func() bool { return first.phase("root") == corev1alpha1.LogicalClusterPhaseReady })
-	second := startCatalogued(t, root, store)
+	second := startCatalogued(t, root, store, inFirstFormat)
 	kube := first.shard.Clients.Kube.CoreV1()
 
 	// What both know: a workspace with a namespace that terminates and waits for a finalizer, and two more

@@ -46,6 +46,8 @@ func TestTheDocsNameEachModeAndEachTrigger(t *testing.T) {
 
 // ownAnnotations are those that only servers and `regent` read and write, with who does.
 var ownAnnotations = map[string]string{
+	"internal.regent.dev/built-in":           "the API server",
+	"internal.regent.dev/tombstone":          "the API server",
 	"experimental.core.kcp.io/unschedulable": "`regent shard cordon`; its name is kcp's",
 	"internal.apis.kcp.io/export-cluster":    "the controller of bindings; its name is kcp's",
 	"regent.dev/authority":                   "`regent shard`",

@@ -208,7 +208,7 @@ func (p page) cut(items reflect.Value, at int, next string) (reflect.Value, erro
 }
 
 // find returns where in the sorted items the key is, or would be.
-func (p page) find(items reflect.Value, key string) (at int, found bool, err error) {
+func (p page) find(items reflect.Value, key string) (at int, there bool, err error) {
 	keyAt := func(i int) string {
 		obj, failed := item(items, i)
 		if failed == nil {
@@ -221,8 +221,8 @@ func (p page) find(items reflect.Value, key string) (at int, found bool, err err
 		return ""
 	}
 	at = sort.Search(items.Len(), func(i int) bool { return keyAt(i) >= key })
-	found = at < items.Len() && keyAt(at) == key
-	return at, found, err
+	there = at < items.Len() && keyAt(at) == key
+	return at, there, err
 }
 
 func item(items reflect.Value, i int) (runtime.Object, error) {

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -49,7 +50,7 @@ func (b *builtIn) Watch(ctx context.Context, key string, opts storage.ListOption
 	if err != nil {
 		return nil, err
 	}
-	w := b.newShown(first, opts.Predicate)
+	w := b.newView(first, opts.Predicate)
 	shows := map[clusters.Key]runtime.Object{}
 	for _, obj := range objects {
 		shows[keyOfObject(obj)] = obj
@@ -124,8 +125,8 @@ func (b *builtIn) bookmark(version string) (runtime.Object, error) {
 	return out, nil
 }
 
-// shown is a watch in which built-in objects are as if they were stored.
-type shown struct {
+// view is a watch in which built-in objects are as if they were stored.
+type view struct {
 	out       chan watch.Event
 	done      chan struct{} // closed by Stop
 	passing   sync.WaitGroup
@@ -138,8 +139,8 @@ type shown struct {
 	touched, tombstones map[clusters.Key]bool
 }
 
-func (b *builtIn) newShown(first []watch.Event, predicate storage.SelectionPredicate) *shown {
-	w := &shown{
+func (b *builtIn) newView(first []watch.Event, predicate storage.SelectionPredicate) *view {
+	w := &view{
 		out: make(chan watch.Event, eventsAhead), done: make(chan struct{}), predicate: predicate, last: b.last, first: first,
 		touched: map[clusters.Key]bool{}, tombstones: map[clusters.Key]bool{},
 	}
@@ -151,7 +152,7 @@ func (b *builtIn) newShown(first []watch.Event, predicate storage.SelectionPredi
 }
 
 // run passes events in a goroutine that ends with the watch.
-func (w *shown) run(pass func()) {
+func (w *view) run(pass func()) {
 	w.passing.Go(func() {
 		defer close(w.out)
 		for _, event := range w.first {
@@ -166,13 +167,13 @@ func (w *shown) run(pass func()) {
 }
 
 // Stop implements watch.Interface. It returns when nothing is passed on any more.
-func (w *shown) Stop() { w.stop() }
+func (w *view) Stop() { w.stop() }
 
 // ResultChan implements watch.Interface.
-func (w *shown) ResultChan() <-chan watch.Event { return w.out }
+func (w *view) ResultChan() <-chan watch.Event { return w.out }
 
 // send returns false if Stop was called before somebody took the event.
-func (w *shown) send(event watch.Event) bool {
+func (w *view) send(event watch.Event) bool {
 	select {
 	case w.out <- event:
 		return true
@@ -182,7 +183,7 @@ func (w *shown) send(event watch.Event) bool {
 }
 
 // passOne passes the events of one logical cluster.
-func (w *shown) passOne(behind watch.Interface, shows map[clusters.Key]runtime.Object, gone <-chan *corev1alpha1.LogicalCluster) {
+func (w *view) passOne(behind watch.Interface, shows map[clusters.Key]runtime.Object, gone <-chan *corev1alpha1.LogicalCluster) {
 	find := func(of metav1.Object) runtime.Object { return shows[clusters.KeyOf(of)] }
 	for {
 		select {
@@ -208,7 +209,7 @@ func (w *shown) passOne(behind watch.Interface, shows map[clusters.Key]runtime.O
 
 // sendGone tells that a built-in object has gone with its logical cluster, at a revision. Of one that was stored, the
 // watch has told before.
-func (w *shown) sendGone(obj runtime.Object, version string) bool {
+func (w *view) sendGone(obj runtime.Object, version string) bool {
 	key := keyOfObject(obj)
 	touched := w.touched[key]
 	delete(w.touched, key)
@@ -221,14 +222,24 @@ func (w *shown) sendGone(obj runtime.Object, version string) bool {
 	}
 	last := obj.DeepCopyObject()
 	if is, err := meta.Accessor(last); err == nil {
-		is.SetResourceVersion(version)
+		is.SetResourceVersion(before(version))
 	}
 	return w.send(watch.Event{Type: watch.Deleted, Object: last})
 }
 
+// before returns the revision before one. Several objects go at one revision: whoever has heard of some of them only,
+// and goes on from there, must hear of the others.
+func before(version string) string {
+	revision, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		return version
+	}
+	return strconv.FormatInt(revision-1, 10)
+}
+
 // translate makes of an event what it is for whoever knows the built-in objects. find returns the one of an object's
 // name, or nil. It returns false if nothing is to be told.
-func (w *shown) translate(event watch.Event, find func(metav1.Object) runtime.Object) (watch.Event, bool) {
+func (w *view) translate(event watch.Event, find func(metav1.Object) runtime.Object) (watch.Event, bool) {
 	if event.Type == watch.Bookmark || event.Type == watch.Error {
 		return event, true
 	}
@@ -283,8 +294,8 @@ type departures struct {
 	all map[logicalcluster.Name]map[chan *corev1alpha1.LogicalCluster]struct{}
 }
 
-// follow returns a channel that gets the LogicalCluster when it goes.
-func (d *departures) follow(cluster logicalcluster.Name) (gone <-chan *corev1alpha1.LogicalCluster, stop func()) {
+// follow returns a channel that gets the LogicalCluster when it goes, and what ends that.
+func (d *departures) follow(cluster logicalcluster.Name) (<-chan *corev1alpha1.LogicalCluster, func()) {
 	c := make(chan *corev1alpha1.LogicalCluster, 1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -317,4 +328,4 @@ func (d *departures) tell(lc *corev1alpha1.LogicalCluster) {
 	}
 }
 
-var _ watch.Interface = (*shown)(nil)
+var _ watch.Interface = (*view)(nil)

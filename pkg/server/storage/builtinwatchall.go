@@ -45,9 +45,9 @@ func (b *builtIn) watchAll(ctx context.Context, facts *BuiltIn, key string, opts
 		stored.Stop()
 		return nil, err
 	}
-	w := b.newShown(first, opts.Predicate)
+	w := b.newView(first, opts.Predicate)
 	a := &all{
-		shown: w, builtIn: b, facts: facts, stored: side{from: stored}, clusters: side{from: theirs},
+		view: w, builtIn: b, facts: facts, stored: side{from: stored}, clusters: side{from: theirs},
 		ask: func() { _ = b.etcd.RequestWatchProgress(ctx) },
 	}
 	w.run(func() {
@@ -61,7 +61,7 @@ func (b *builtIn) watchAll(ctx context.Context, facts *BuiltIn, key string, opts
 
 // all is a watch over all logical clusters.
 type all struct {
-	*shown
+	*view
 	builtIn  *builtIn
 	facts    *BuiltIn
 	stored   side
@@ -191,6 +191,7 @@ func (a *all) tellCluster(event watch.Event) bool {
 			if !a.sendGone(obj, lc.ResourceVersion) {
 				return false
 			}
+			told = true
 			continue
 		}
 		selected, err := a.predicate.Matches(obj)
@@ -205,7 +206,7 @@ func (a *all) tellCluster(event watch.Event) bool {
 	if !told || !a.predicate.AllowWatchBookmarks {
 		return true
 	}
-	// The objects' resourceVersion is older than this event. Whoever goes on from there would see it again.
+	// The objects' resourceVersions are older than this event. Whoever goes on from there would see it again.
 	bookmark, err := a.builtIn.bookmark(lc.ResourceVersion)
 	return err == nil && a.send(watch.Event{Type: watch.Bookmark, Object: bookmark})
 }
