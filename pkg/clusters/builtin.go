@@ -1,6 +1,9 @@
 package clusters
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -16,8 +19,8 @@ import (
 
 // BuiltInAnnotation is on the LogicalCluster of a logical cluster that has built-in objects: its namespaces, their
 // service accounts, the ConfigMaps with the authorities, and the binding of its creator. They are served as if they
-// were stored, and are stored once somebody changes them. The value is their resourceVersion: a revision of etcd from
-// right before the LogicalCluster was made. Only the server writes it, and it never changes.
+// were stored, and are stored once somebody changes them. The value is that of BuiltInValue. Only the server writes it, and it never
+// changes.
 const BuiltInAnnotation = "internal.regent.dev/built-in"
 
 // tombstoneAnnotation is on what is stored in place of a built-in object that was deleted. The value is what it was, in
@@ -53,6 +56,24 @@ func MayBeBuiltIn(name string) bool {
 		return true
 	}
 	return name == DefaultServiceAccount
+}
+
+// BuiltInValue returns the value of BuiltInAnnotation. The revision is one that etcd has had right before the
+// LogicalCluster is made, and is the resourceVersion of its built-in objects. Of the authorities it has a hash.
+func BuiltInValue(revision int64, rootCA string) string {
+	return strconv.FormatInt(revision, 10) + "." + hash(rootCA)
+}
+
+func hash(rootCA string) string {
+	sum := sha256.Sum256([]byte(rootCA))
+	return hex.EncodeToString(sum[:4])
+}
+
+// IsOutdated reports whether the authorities are others than when the logical cluster was made. Whoever watches the
+// built-in ConfigMaps has not heard of that.
+func (b BuiltIn) IsOutdated() bool {
+	_, of, _ := strings.Cut(b.LogicalCluster.Annotations[BuiltInAnnotation], ".")
+	return of != hash(b.RootCA)
 }
 
 // HasBuiltIn reports whether a logical cluster has built-in objects. Others have stored ones only.
@@ -138,10 +159,11 @@ func (b BuiltIn) namespaces() []string {
 
 func (b BuiltIn) meta(resource schema.GroupResource, namespace, name string) metav1.ObjectMeta {
 	lc := b.LogicalCluster
+	version, _, _ := strings.Cut(lc.Annotations[BuiltInAnnotation], ".")
 	return metav1.ObjectMeta{
 		Namespace: namespace, Name: name,
 		UID:               BuiltInUID(lc.UID, resource, namespace, name),
-		ResourceVersion:   lc.Annotations[BuiltInAnnotation],
+		ResourceVersion:   version,
 		CreationTimestamp: lc.CreationTimestamp,
 		Annotations:       map[string]string{logicalcluster.AnnotationKey: logicalcluster.From(lc).String()},
 	}

@@ -129,6 +129,7 @@ func (s *Server) admission(store *store, caches *caches, escalation *access.Esca
 		&apisadmission.BuiltIn{
 			Shared:   func() bool { _, stored := store.shard.Formats(); return stored.Format >= format.BuiltIn },
 			Revision: store.SeenRevision,
+			RootCA:   s.rootCA,
 			URL:      func(cluster logicalcluster.Name) string { return s.cfg.BaseURL + clusters.RequestPath(cluster) },
 		},
 		apisadmission.Names{},

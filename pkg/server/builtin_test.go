@@ -163,11 +163,13 @@ func strip(value any, parent string) any {
 			switch {
 			case slices.Contains([]string{"uid", "resourceVersion", "creationTimestamp", "continue", "time"}, key):
 				value[key] = "<" + key + ">"
-			case key == "managedFields" && parent == "metadata":
-				value[key] = strip(of, key)
 			default:
 				value[key] = strip(of, key)
 			}
+		}
+		// They are sorted by second.
+		if managed, ok := value["managedFields"].([]any); ok {
+			slices.SortFunc(managed, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
 		// The row of a table ends with an age.
 		if cells, ok := value["cells"].([]any); ok {

@@ -3,16 +3,21 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/format"
+	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
@@ -139,6 +144,43 @@ func TestAWorkspaceCostsFourWritesAndTwoObjects(t *testing.T) {
 		ofUsed, _ := of(used, "used")
 		return ofUnused+ofUsed == 0
 	})
+}
+
+// Whoever watches a ConfigMap that is built in, and goes on after a restart, hears that the authorities are others.
+func TestOtherAuthoritiesAreToldToWhoWatchesTheBuiltInOnes(t *testing.T) {
+	way, root := etcdtest.Start(t), t.TempDir()
+	at := startCatalogued(t, root, way)
+	u := &operator{t, at}
+	u.until("root is Ready", func() bool { return at.phase("root") == "Ready" })
+	u.create("one")
+	cluster := u.ready("one")
+	published := at.shard.Clients.Kube.CoreV1().ConfigMaps("default")
+	before := must(published.List(in(u, cluster), metav1.ListOptions{}))(u)
+	if err := at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+
+	own, err := os.ReadFile(filepath.Join(root, pkiDirectory, pki.CACertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := withController(t, config(t, root), nil)
+	cfg.EmbeddedEtcd, cfg.Etcd = nil, way
+	cfg.ServiceAccounts.RootCAFile = write(t, filepath.Join(root, "authorities.pem"), string(own)+string(own))
+	at = catalogue(t, cfg)
+	u = &operator{t, at}
+	events := must(at.shard.Clients.Kube.CoreV1().ConfigMaps("default").Watch(in(u, cluster), metav1.ListOptions{ResourceVersion: before.ResourceVersion}))(u)
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		told, ok := event.Object.(*corev1.ConfigMap)
+		if !ok || told.Name != clusters.RootCAConfigMap || event.Type != watch.Modified {
+			t.Fatalf("%s of %v, want a change of the authorities", event.Type, event.Object)
+		}
+		if told.UID != before.Items[0].UID || told.Data[clusters.RootCAKey] != string(own)+string(own) {
+			t.Errorf("the watch tells of %v", told)
+		}
+		break
+	}
 }
 
 // swept returns how many keys the sweeps of the controllers have worked on, and whether one goes on.

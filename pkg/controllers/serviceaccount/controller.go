@@ -66,11 +66,23 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool { return c.lacks(key).any() })
 	loop.Watch(c.Loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
+	loop.Watch(c.Loop, c.logicalClusters, ofBuiltIn)
 	loop.Follow(c.Loop, c.accounts, func(a *metav1.PartialObjectMetadata) []clusters.Key {
 		return namespaceOf(a, clusters.DefaultServiceAccount)
 	})
 	loop.Follow(c.Loop, c.configMaps, func(m *corev1.ConfigMap) []clusters.Key { return namespaceOf(m, clusters.RootCAConfigMap) })
 	return c, nil
+}
+
+// ofBuiltIn returns the keys of the namespaces that are built into a logical cluster. What was deleted in these is made
+// again.
+func ofBuiltIn(lc *corev1alpha1.LogicalCluster) (keys []clusters.Key) {
+	if clusters.HasBuiltIn(lc) {
+		for _, namespace := range clusters.Namespaces {
+			keys = append(keys, clusters.Key{Cluster: clusters.KeyOf(lc).Cluster, Name: namespace})
+		}
+	}
+	return keys
 }
 
 // namespaceOf returns the key of an object's namespace, if the object has the name.
@@ -105,7 +117,10 @@ func (c *controller) lacks(key clusters.Key) lack {
 	if builtIn && !hasAccount {
 		l.account = nil
 	}
-	if builtIn && !ok {
+	if builtIn && !ok && l.create != nil {
+		if (clusters.BuiltIn{LogicalCluster: lc, RootCA: c.rootCA}).IsOutdated() {
+			l.update = changed(l.create)
+		}
 		l.create = nil
 	}
 	return l

@@ -21,6 +21,13 @@ func (l lack) any() bool {
 	return l.account != nil || l.create != nil || l.update != nil || l.remove != nil
 }
 
+// changed returns a ConfigMap that differs from the built-in one by a description, so that it is stored, and those who
+// watch it hear of its authorities.
+func changed(published *corev1.ConfigMap) *corev1.ConfigMap {
+	metav1.SetMetaDataAnnotation(&published.ObjectMeta, "kubernetes.io/description", "The certificate authorities by which clients know this API.")
+	return published
+}
+
 // lackOf returns what a namespace lacks. hasAccount says whether it has the account, published is its ConfigMap, or
 // nil.
 func lackOf(namespace *corev1.Namespace, hasAccount bool, published *corev1.ConfigMap, rootCA string) lack {

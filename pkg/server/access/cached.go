@@ -5,16 +5,23 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/lru"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
 // NewCached returns the policy that informers have.
-func NewCached(i controllers.Informers) Policy { return cached{i} }
+func NewCached(i controllers.Informers) Policy {
+	return cached{i, creators{lru.New(rememberedCreators)}}
+}
 
-type cached struct{ informers controllers.Informers }
+type cached struct {
+	informers controllers.Informers
+	creators  creators
+}
 
 func (c cached) ClusterRole(cluster logicalcluster.Name, name string) (*rbacv1.ClusterRole, bool) {
 	return c.informers.ClusterRoles.Get(clusters.Key{Cluster: cluster, Name: name})
@@ -26,17 +33,21 @@ func (c cached) Role(cluster logicalcluster.Name, namespace, name string) (*rbac
 
 func (c cached) ClusterRoleBindings(cluster logicalcluster.Name, of []Subject) []*rbacv1.ClusterRoleBinding {
 	found := about(c.informers.ClusterRoleBindings, cluster, "", of)
-	if built := c.builtIn(cluster); built != nil && slices.ContainsFunc(of, func(s Subject) bool { return s.Kind == built.Subjects[0].Kind && s.Name == built.Subjects[0].Name }) {
+	if built := c.ofCreator(cluster, of); built != nil {
 		found = append(slices.Clone(found), built)
 	}
 	return found
 }
 
-// builtIn returns the built-in binding of a cluster, unless it has been changed or deleted. Until all that is stored
-// has been read, that is not known.
-func (c cached) builtIn(cluster logicalcluster.Name) *rbacv1.ClusterRoleBinding {
+// ofCreator returns the built-in binding of a cluster if it has one of the subjects, and has been neither changed nor
+// deleted. Until all that is stored has been read, that is not known.
+func (c cached) ofCreator(cluster logicalcluster.Name, of []Subject) *rbacv1.ClusterRoleBinding {
 	lc, ok := c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
 	if !ok || !clusters.HasBuiltIn(lc) {
+		return nil
+	}
+	binding := c.creators.bindingOf(lc)
+	if binding == nil || !slices.ContainsFunc(of, func(s Subject) bool { return s.Kind == binding.Subjects[0].Kind && s.Name == binding.Subjects[0].Name }) {
 		return nil
 	}
 	select {
@@ -44,13 +55,33 @@ func (c cached) builtIn(cluster logicalcluster.Name) *rbacv1.ClusterRoleBinding 
 	default:
 		return nil
 	}
-	if _, stored := c.informers.ClusterRoleBindings.Get(clusters.Key{Cluster: cluster, Name: clusters.CreatorBinding}); stored {
+	if _, stored := c.informers.ClusterRoleBindings.Get(clusters.Key{Cluster: cluster, Name: binding.Name}); stored {
 		return nil
 	}
-	if all := (clusters.BuiltIn{LogicalCluster: lc}).ClusterRoleBindings(); len(all) > 0 {
-		return all[0]
+	return binding
+}
+
+// creators remembers bindings of creators, because each request in a cluster needs the one of it.
+type creators struct{ bindings *lru.Cache } // by annotation
+
+// rememberedCreators is how many are remembered. There are as many as users who make workspaces.
+const rememberedCreators = 4096
+
+// bindingOf returns the binding of a cluster's creator, or nil. Callers must not change it.
+func (c creators) bindingOf(lc *corev1alpha1.LogicalCluster) *rbacv1.ClusterRoleBinding {
+	owner := lc.Annotations[tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey]
+	if owner == "" {
+		return nil
 	}
-	return nil
+	if found, ok := c.bindings.Get(owner); ok {
+		return found.(*rbacv1.ClusterRoleBinding)
+	}
+	binding, err := clusters.CreatorBindingOf(lc)
+	if err != nil {
+		binding = nil
+	}
+	c.bindings.Add(owner, binding)
+	return binding
 }
 
 func (c cached) RoleBindings(cluster logicalcluster.Name, namespace string, of []Subject) []*rbacv1.RoleBinding {

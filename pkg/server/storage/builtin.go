@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
 	"strconv"
 
@@ -113,6 +114,9 @@ func (b *builtIn) facts(ctx context.Context) (*BuiltIn, logicalcluster.Name, boo
 
 // at returns what is built in at a key, whatever is stored there, and nil if nothing is.
 func (b *builtIn) at(ctx context.Context, key string) (runtime.Object, *corev1alpha1.LogicalCluster, error) {
+	if !clusters.MayBeBuiltIn(path.Base(key)) {
+		return nil, nil, nil
+	}
 	all, lc, err := b.objects(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -19,6 +18,8 @@ type BuiltIn struct {
 	Shared func() bool
 	// Revision returns a revision that etcd has had. 0: none is known.
 	Revision func() int64
+	// RootCA has the authorities by which clients know the API, in PEM.
+	RootCA string
 	// URL returns the URL of a logical cluster of this shard.
 	URL func(logicalcluster.Name) string
 }
@@ -39,7 +40,7 @@ func (b *BuiltIn) Admit(ctx context.Context, a admission.Attributes, _ admission
 	if clusters.IsPermanent(cluster) || revision == 0 || !b.Shared() {
 		return nil
 	}
-	metav1.SetMetaDataAnnotation(&lc.ObjectMeta, clusters.BuiltInAnnotation, strconv.FormatInt(revision, 10))
+	metav1.SetMetaDataAnnotation(&lc.ObjectMeta, clusters.BuiltInAnnotation, clusters.BuiltInValue(revision, b.RootCA))
 	// Whether the Workspace of another shard exists is looked up before the cluster is Ready.
 	elsewhere := lc.Labels[clusters.OwnerShardLabel] != ""
 	if _, err := clusters.CreatorBindingOf(lc); err == nil && !elsewhere && len(lc.Spec.Initializers) == 0 {
