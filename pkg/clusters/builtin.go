@@ -19,8 +19,8 @@ import (
 
 // BuiltInAnnotation is on the LogicalCluster of a logical cluster that has built-in objects: its namespaces, their
 // service accounts, the ConfigMaps with the authorities, and the binding of its creator. They are served as if they
-// were stored, and are stored once somebody changes them. The value is that of BuiltInValue. Only the server writes it, and it never
-// changes.
+// were stored, and are stored once somebody changes them. The value is that of BuiltInValue. Only the server writes it,
+// and it never changes.
 const BuiltInAnnotation = "internal.regent.dev/built-in"
 
 // tombstoneAnnotation is on what is stored in place of a built-in object that was deleted. The value is what it was, in

@@ -117,11 +117,8 @@ func (c *controller) lacks(key clusters.Key) lack {
 	if builtIn && !hasAccount {
 		l.account = nil
 	}
-	if builtIn && !ok && l.create != nil {
-		if (clusters.BuiltIn{LogicalCluster: lc, RootCA: c.rootCA}).IsOutdated() {
-			l.update = changed(l.create)
-		}
-		l.create = nil
+	if builtIn && !ok {
+		l.create, l.update = nil, outdated(clusters.BuiltIn{LogicalCluster: lc, RootCA: c.rootCA}, key.Name)
 	}
 	return l
 }

@@ -21,11 +21,19 @@ func (l lack) any() bool {
 	return l.account != nil || l.create != nil || l.update != nil || l.remove != nil
 }
 
-// changed returns a ConfigMap that differs from the built-in one by a description, so that it is stored, and those who
-// watch it hear of its authorities.
-func changed(published *corev1.ConfigMap) *corev1.ConfigMap {
-	metav1.SetMetaDataAnnotation(&published.ObjectMeta, "kubernetes.io/description", "The certificate authorities by which clients know this API.")
-	return published
+// outdated returns the built-in ConfigMap of a namespace with a description, so that it is stored, if its authorities
+// are others than when the logical cluster was made. So who watches it hears of them.
+func outdated(in clusters.BuiltIn, namespace string) *corev1.ConfigMap {
+	if !in.IsOutdated() {
+		return nil
+	}
+	for _, published := range in.ConfigMaps() {
+		if published.Namespace == namespace {
+			metav1.SetMetaDataAnnotation(&published.ObjectMeta, "kubernetes.io/description", "The certificate authorities by which clients know this API.")
+			return published
+		}
+	}
+	return nil
 }
 
 // lackOf returns what a namespace lacks. hasAccount says whether it has the account, published is its ConfigMap, or
