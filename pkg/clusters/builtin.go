@@ -173,7 +173,7 @@ func (b BuiltIn) managed(manager, version, fields string) []metav1.ManagedFields
 	created := b.LogicalCluster.CreationTimestamp
 	return []metav1.ManagedFieldsEntry{{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: version, Time: &created,
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 	}}
 }
 

@@ -90,10 +90,10 @@ func (s *builtInShard) watchAll(t *testing.T, path, version string) (collect fun
 
 func (s *builtInShard) listAll(t *testing.T, path, query string) (*metav1.PartialObjectMetadataList, knowledge) {
 	t.Helper()
-	out, all := &metav1.PartialObjectMetadataList{}, knowledge{}
-	for next := ""; ; next = out.Continue {
+	all := knowledge{}
+	for next := ""; ; {
 		got := s.ask(t, http.MethodGet, "/clusters/*"+path+"?"+query+"&continue="+url.QueryEscape(next), "t-root")
-		out = &metav1.PartialObjectMetadataList{}
+		out := &metav1.PartialObjectMetadataList{}
 		if err := json.Unmarshal([]byte(got.body), out); err != nil || got.status != http.StatusOK {
 			t.Fatalf("GET %s: %d %s", path, got.status, got.body)
 		}
@@ -107,6 +107,7 @@ func (s *builtInShard) listAll(t *testing.T, path, query string) (*metav1.Partia
 		if out.Continue == "" {
 			return out, all
 		}
+		next = out.Continue
 	}
 }
 
