@@ -161,7 +161,7 @@ func strip(value any, parent string) any {
 		}
 		for key, of := range value {
 			switch {
-			case slices.Contains([]string{"uid", "resourceVersion", "creationTimestamp", "continue", "time"}, key):
+			case slices.Contains([]string{"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "continue", "time"}, key):
 				value[key] = "<" + key + ">"
 			default:
 				value[key] = strip(of, key)
@@ -269,6 +269,12 @@ func (k builtInKind) writes() (all []step) {
 			step{method: http.MethodPost, path: k.collection, body: k.head(`,"labels":{"again":"yes"}`)},
 			step{method: http.MethodPost, path: k.collection, body: k.head("")},
 			step{method: http.MethodPatch, path: object, contentType: merged, body: `{"metadata":{"labels":{"again":"changed"}}}`},
+			step{method: http.MethodGet, path: object},
+			step{method: http.MethodPatch, path: object, contentType: merged, body: `{"metadata":{"finalizers":["example.com/mine"]}}`},
+			step{method: http.MethodDelete, path: object},
+			step{method: http.MethodPatch, path: object, contentType: merged, body: `{"metadata":{"finalizers":null}}`},
+			step{method: http.MethodGet, path: object},
+			step{method: http.MethodPut, path: object, body: k.head(`,"labels":{"again":"put"}`)},
 			step{method: http.MethodGet, path: object},
 		)
 	}

@@ -104,7 +104,7 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 	if err != nil {
 		return "", "", err
 	}
-	if remaining.Empty() {
+	if remaining.Empty() && len(held) > 0 {
 		if err := c.deleteNamespaces(ctx); err != nil {
 			return "", "", err
 		}

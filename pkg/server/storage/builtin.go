@@ -247,7 +247,7 @@ func (a *change) missing(err error) bool {
 // store stores what was only built in, unless the logical cluster is being deleted. It returns the LogicalCluster by
 // which that was decided.
 func (b *builtIn) store(ctx context.Context, key string, obj, out runtime.Object, lc *corev1alpha1.LogicalCluster) (*corev1alpha1.LogicalCluster, error) {
-	for {
+	for range maxDecisions {
 		if lc.DeletionTimestamp != nil {
 			return lc, apierrors.NewForbidden(b.resource, nameOf(obj), fmt.Errorf("logical cluster %q is being deleted: what nobody has changed before cannot be changed any more", logicalcluster.From(lc)))
 		}
@@ -263,10 +263,16 @@ func (b *builtIn) store(ctx context.Context, key string, obj, out runtime.Object
 		if err = b.Interface.Create(WithCondition(ctx, when), key, fresh, out, 0); !errors.Is(err, ErrConditionUnmet) {
 			return lc, err
 		}
-		if lc, err = b.client.builtIn.Load().Stored(ctx, logicalcluster.From(lc)); err != nil {
-			return lc, storage.NewKeyNotFoundError(key, 0)
+		cluster := logicalcluster.From(lc)
+		lc, err = b.client.builtIn.Load().Stored(ctx, cluster)
+		if apierrors.IsNotFound(err) {
+			return nil, storage.NewKeyNotFoundError(key, 0)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the LogicalCluster of %s: %w", cluster, err)
 		}
 	}
+	return lc, apierrors.NewTimeoutError(fmt.Sprintf("the logical cluster changed each of the %d times that this was to be stored, and nothing was written: try again", maxDecisions), 1)
 }
 
 // Delete implements storage.Interface.

@@ -20,8 +20,8 @@ import (
 // eventsAhead is how many events a watch has ready: upstream sends those together that are there.
 const eventsAhead = 10
 
-// Watch implements storage.Interface. A watch that begins with what exists begins with a list, and goes on from its
-// revision. From then on the built-in objects of one logical cluster are always the same, until it goes.
+// Watch implements storage.Interface. A watch that begins with what exists begins with the built-in objects that are
+// not stored. From then on those of one logical cluster are always the same, until it goes.
 func (b *builtIn) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	facts, cluster, ok := b.facts(ctx)
 	switch {
@@ -42,24 +42,19 @@ func (b *builtIn) Watch(ctx context.Context, key string, opts storage.ListOption
 	if len(objects) == 0 {
 		return b.Interface.Watch(ctx, key, opts)
 	}
-	first, opts, err := b.begin(ctx, key, opts)
-	if err != nil {
-		return nil, err
-	}
-	behind, err := b.Interface.Watch(ctx, key, opts)
-	if err != nil {
-		return nil, err
-	}
-	w := b.newView(first, opts.Predicate)
+	w := b.newView(nil, opts.Predicate)
 	shows := map[clusters.Key]runtime.Object{}
 	for _, obj := range objects {
 		shows[keyOfObject(obj)] = obj
 	}
-	for _, event := range first {
-		key := keyOfObject(event.Object)
-		if built, ok := shows[key]; ok && versionOf(event.Object) != versionOf(built) {
-			w.touched[key] = true
+	if w.begins = beginsWithAll(opts); w.begins {
+		if err := w.begin(ctx, b, objects); err != nil {
+			return nil, err
 		}
+	}
+	behind, err := b.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		return nil, err
 	}
 	gone, unfollow := b.client.gone.follow(cluster)
 	w.run(func() {
@@ -70,12 +65,44 @@ func (b *builtIn) Watch(ctx context.Context, key string, opts storage.ListOption
 	return w, nil
 }
 
-// begin returns the events with which a watch begins, and the options with which it goes on.
-func (b *builtIn) begin(ctx context.Context, key string, opts storage.ListOptions) ([]watch.Event, storage.ListOptions, error) {
-	asked := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	if !asked && (opts.SendInitialEvents != nil || opts.ResourceVersion != "" && opts.ResourceVersion != "0") {
+// beginsWithAll reports whether a watch begins with what exists.
+func beginsWithAll(opts storage.ListOptions) bool {
+	if opts.SendInitialEvents != nil {
+		return *opts.SendInitialEvents
+	}
+	return opts.ResourceVersion == "" || opts.ResourceVersion == "0"
+}
+
+// begin has a watch begin with the built-in objects that it selects and that are not stored, by the watch cache. What
+// the watch itself begins with is never older.
+func (w *view) begin(ctx context.Context, b *builtIn, objects []runtime.Object) error {
+	for _, obj := range objects {
+		selected, err := w.predicate.Matches(obj)
+		if err != nil {
+			return err
+		}
+		key, err := b.key(obj)
+		if err != nil {
+			return err
+		}
+		there := b.newFunc()
+		if err := b.Interface.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true, ResourceVersion: "0"}, there); err != nil {
+			return err
+		}
+		if selected && versionOf(there) == "" {
+			w.first = append(w.first, watch.Event{Type: watch.Added, Object: obj})
+			w.told[keyOfObject(obj)] = true
+		}
+	}
+	return nil
+}
+
+// list returns the events with which a watch of all logical clusters begins, and the options with which it goes on.
+func (b *builtIn) list(ctx context.Context, key string, opts storage.ListOptions) ([]watch.Event, storage.ListOptions, error) {
+	if !beginsWithAll(opts) {
 		return nil, opts, nil
 	}
+	asked := opts.SendInitialEvents != nil
 	from := opts
 	from.SendInitialEvents, from.ProgressNotify = nil, false
 	from.ResourceVersionMatch = ""
@@ -137,12 +164,16 @@ type view struct {
 	// touched are the built-in objects that are or were stored, as far as the watch has seen, and tombstones those
 	// that are deleted.
 	touched, tombstones map[clusters.Key]bool
+	// begins says that the watch has begun with what exists. Then it has told of all that are in told, and of no
+	// others.
+	begins bool
+	told   map[clusters.Key]bool
 }
 
 func (b *builtIn) newView(first []watch.Event, predicate storage.SelectionPredicate) *view {
 	w := &view{
 		out: make(chan watch.Event, eventsAhead), done: make(chan struct{}), predicate: predicate, last: b.last, first: first,
-		touched: map[clusters.Key]bool{}, tombstones: map[clusters.Key]bool{},
+		touched: map[clusters.Key]bool{}, tombstones: map[clusters.Key]bool{}, told: map[clusters.Key]bool{},
 	}
 	w.stop = sync.OnceFunc(func() {
 		close(w.done)
@@ -265,17 +296,24 @@ func (w *view) translate(event watch.Event, find func(metav1.Object) runtime.Obj
 			return event, false
 		}
 		known, err := w.predicate.Matches(last)
+		if w.begins && !w.told[key] {
+			known = false
+		}
+		delete(w.told, key)
 		return watch.Event{Type: watch.Deleted, Object: last}, known && err == nil
 	case w.tombstones[key]:
 		delete(w.tombstones, key)
 		if event.Type == watch.Modified {
 			event.Type = watch.Added
 		}
-	case first && event.Type == watch.Added:
+	case first && event.Type == watch.Added && (!w.begins || w.told[key]):
 		known, err := w.predicate.Matches(built)
 		if is, failed := meta.Accessor(built); err == nil && failed == nil && known && is.GetUID() == of.GetUID() {
 			event.Type = watch.Modified
 		}
+	}
+	if w.begins {
+		w.told[key] = event.Type != watch.Deleted
 	}
 	return event, true
 }

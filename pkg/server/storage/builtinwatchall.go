@@ -27,7 +27,7 @@ func (b *builtIn) watchAll(ctx context.Context, facts *BuiltIn, key string, opts
 	if source == nil {
 		return b.Interface.Watch(ctx, key, opts)
 	}
-	first, opts, err := b.begin(ctx, key, opts)
+	first, opts, err := b.list(ctx, key, opts)
 	if err != nil {
 		return nil, err
 	}
