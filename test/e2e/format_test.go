@@ -127,11 +127,11 @@ func TestWorkspacesOfBothFormatsAreServedAlikeI15(t *testing.T) {
 	if code := old.Wait(); code != 0 {
 		t.Fatalf("%s ended with %d", old.Name(), code)
 	}
-	cmd := harness.Command(t, "regent", "upgrade", "finalize", "--kubeconfig="+filepath.Join(fresh.Root, "admin.kubeconfig"), "--server="+fresh.URL)
+	fresh.WaitWorkspace("between")
 	harness.Eventually(t, "the shard goes on to format 2", func() bool {
-		cmd = harness.Command(t, cmd.Args[0], cmd.Args[1:]...)
+		cmd := harness.Command(t, "regent", "upgrade", "finalize", "--kubeconfig="+filepath.Join(fresh.Root, "admin.kubeconfig"), "--server="+fresh.URL)
 		out, _ := cmd.CombinedOutput()
-		return cmd.ProcessState.ExitCode() == 0 && strings.Contains(string(out), "is in format 2")
+		return cmd.ProcessState.ExitCode() == 0 && strings.Contains(strings.Join(strings.Fields(string(out)), " "), "is in format 2")
 	})
 	fresh.CreateWorkspace("after")
 	count := func(cluster string) int64 {
