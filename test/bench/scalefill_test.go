@@ -47,11 +47,7 @@ func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
 		})
 		from = 1
 	}
-	var stored workspaceStored
-	harness.EventuallyIn(b, time.Minute, "its namespaces have what each has", func() bool {
-		stored = m.stored(b)
-		return stored.with("/serviceaccounts/") == 2 && stored.with("/configmaps/") == 2
-	})
+	stored := m.stored(b)
 	progress("a workspace is %d objects", len(stored.puts))
 	m.copy(b, stored, from, to)
 	for _, replica := range []*harness.Replica{m.leader, m.standby} {
@@ -91,16 +87,6 @@ func (m *machine) copy(b *testing.B, stored workspaceStored, from, to int) {
 type workspaceStored struct {
 	cluster string
 	puts    [][2]string
-}
-
-// with returns how many keys contain a text.
-func (s workspaceStored) with(text string) (n int) {
-	for _, put := range s.puts {
-		if strings.Contains(put[0], text) {
-			n++
-		}
-	}
-	return n
 }
 
 // stored returns what etcd has of the first workspace.
