@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -323,33 +324,10 @@ func (s *builtInShard) watch(t *testing.T, cluster, collection, query string) (c
 		}
 		query = "resourceVersion=" + url.QueryEscape(list.Metadata.ResourceVersion) + rest
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/clusters/"+cluster+collection+"?watch=true&"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer t-root")
-	resp, err := s.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events := make(chan string, 1000)
-	go func() {
-		defer close(events)
-		defer func() { _ = resp.Body.Close() }()
-		lines := bufio.NewScanner(resp.Body)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			events <- lines.Text()
-		}
-	}()
+	lines, stop := s.lines(t, "/clusters/"+cluster+collection+"?watch=true&"+query)
 	return func(end string) (all []string) {
-		defer func() {
-			cancel()
-			for range events { // until the reader has ended
-			}
-		}()
-		for line := range events {
+		defer stop()
+		for line := range lines {
 			if strings.Contains(line, `"end":"`+end+`"`) {
 				return all
 			}
@@ -360,6 +338,43 @@ func (s *builtInShard) watch(t *testing.T, cluster, collection, query string) (c
 		t.Errorf("the watch of %s ended before the end %s came: %v", collection, end, all)
 		return all
 	}
+}
+
+// lines reads an answer that goes on, line by line, until stop is called, or the test ends. stop returns when the
+// reader has ended.
+func (s *builtInShard) lines(t *testing.T, path string) (lines <-chan string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer t-root")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(chan string)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(out)
+		defer func() { _ = resp.Body.Close() }()
+		scanner := bufio.NewScanner(resp.Body)
+		scanner.Buffer(nil, 1<<20)
+		for scanner.Scan() {
+			select {
+			case out <- scanner.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	stop = func() {
+		cancel()
+		reading.Wait()
+	}
+	t.Cleanup(stop)
+	return out, stop
 }
 
 // What a logical cluster has from the beginning may be stored, as it was up to version 0.2, or built in. Whatever

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -40,42 +38,16 @@ type eventOf struct {
 // watchAll returns the events of all logical clusters from a revision on, until the function is called.
 func (s *builtInShard) watchAll(t *testing.T, path, version string) (collect func(enough func([]eventOf) bool) []eventOf) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/clusters/*"+path+"?watch=true&allowWatchBookmarks=true&resourceVersion="+url.QueryEscape(version), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer t-root")
-	resp, err := s.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events := make(chan eventOf, 10000)
-	go func() {
-		defer close(events)
-		defer func() { _ = resp.Body.Close() }()
-		lines := bufio.NewScanner(resp.Body)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			var event eventOf
-			if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-				return
-			}
-			events <- event
-		}
-	}()
+	lines, stop := s.lines(t, "/clusters/*"+path+"?watch=true&allowWatchBookmarks=true&resourceVersion="+url.QueryEscape(version))
 	return func(enough func([]eventOf) bool) (all []eventOf) {
-		defer func() {
-			cancel()
-			for range events { // until the reader has ended
-			}
-		}()
+		defer stop()
 		late := time.After(20 * time.Second)
 		for !enough(all) {
 			select {
-			case event, ok := <-events:
-				if !ok {
-					t.Errorf("a watch of all logical clusters ended after %d events", len(all))
+			case line, ok := <-lines:
+				var event eventOf
+				if err := json.Unmarshal([]byte(line), &event); !ok || err != nil {
+					t.Errorf("a watch of all logical clusters ended after %d events, with %q", len(all), line)
 					return all
 				}
 				all = append(all, event)

@@ -129,19 +129,22 @@ func (p page) merge(objects []keyed, hidden func(keyed) (bool, error)) error {
 		return err
 	}
 	items := reflect.ValueOf(all).Elem()
+	// done are the items that were looked at
+	out, done := reflect.MakeSlice(items.Type(), 0, items.Len()+len(objects)), 0
 	for _, k := range objects {
 		if k.below < from || to != "" && k.below >= to {
 			continue
 		}
-		at, found, err := p.find(items, k.below)
+		at, there, err := p.find(items, done, k.below)
 		if err != nil {
 			return err
 		}
-		if found {
+		out, done = reflect.AppendSlice(out, items.Slice(done, at)), at
+		if there {
 			if obj, err := item(items, at); err != nil {
 				return err
 			} else if isTombstone(obj) {
-				items = reflect.AppendSlice(items.Slice3(0, at, at), items.Slice(at+1, items.Len()))
+				done++
 			}
 			continue
 		}
@@ -155,12 +158,13 @@ func (p page) merge(objects []keyed, hidden func(keyed) (bool, error)) error {
 		} else if stored {
 			continue
 		}
-		if items, err = insert(items, at, k.Object); err != nil {
+		if out, err = withItem(out, k.Object); err != nil {
 			return err
 		}
 	}
+	items = reflect.AppendSlice(out, items.Slice(done, items.Len()))
 	if p.end != "" {
-		at, _, err := p.find(items, p.end)
+		at, _, err := p.find(items, 0, p.end)
 		if err != nil {
 			return err
 		}
@@ -207,8 +211,8 @@ func (p page) cut(items reflect.Value, at int, next string) (reflect.Value, erro
 	return items.Slice3(0, at, at), nil
 }
 
-// find returns where in the sorted items the key is, or would be.
-func (p page) find(items reflect.Value, key string) (at int, there bool, err error) {
+// find returns where in the sorted items, from one on, the key is, or would be.
+func (p page) find(items reflect.Value, from int, key string) (at int, there bool, err error) {
 	keyAt := func(i int) string {
 		obj, failed := item(items, i)
 		if failed == nil {
@@ -220,7 +224,7 @@ func (p page) find(items reflect.Value, key string) (at int, there bool, err err
 		err = failed
 		return ""
 	}
-	at = sort.Search(items.Len(), func(i int) bool { return keyAt(i) >= key })
+	at = from + sort.Search(items.Len()-from, func(i int) bool { return keyAt(from+i) >= key })
 	there = at < items.Len() && keyAt(at) == key
 	return at, there, err
 }
@@ -237,8 +241,8 @@ func item(items reflect.Value, i int) (runtime.Object, error) {
 	return obj, nil
 }
 
-// insert returns items with one more. It never writes to what others may hold.
-func insert(items reflect.Value, at int, obj runtime.Object) (reflect.Value, error) {
+// withItem returns items with one more.
+func withItem(items reflect.Value, obj runtime.Object) (reflect.Value, error) {
 	v := reflect.ValueOf(obj)
 	if items.Type().Elem().Kind() == reflect.Struct {
 		v = v.Elem()
@@ -246,10 +250,7 @@ func insert(items reflect.Value, at int, obj runtime.Object) (reflect.Value, err
 	if !v.Type().AssignableTo(items.Type().Elem()) {
 		return items, fmt.Errorf("a %T is no item of a list of %s", obj, items.Type().Elem())
 	}
-	out := reflect.MakeSlice(items.Type(), 0, items.Len()+1)
-	out = reflect.AppendSlice(out, items.Slice(0, at))
-	out = reflect.Append(out, v)
-	return reflect.AppendSlice(out, items.Slice(at, items.Len())), nil
+	return reflect.Append(items, v), nil
 }
 
 // listAll lists the objects of all logical clusters: what is stored, and then, at the same revision of etcd, the
