@@ -3,8 +3,10 @@ package clusters
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -51,11 +53,7 @@ type BuiltIn struct {
 
 // MayBeBuiltIn reports whether some built-in object has the name. It is quick.
 func MayBeBuiltIn(name string) bool {
-	switch name {
-	case metav1.NamespaceDefault, metav1.NamespaceSystem, RootCAConfigMap, CreatorBinding:
-		return true
-	}
-	return name == DefaultServiceAccount
+	return name == DefaultServiceAccount || name == RootCAConfigMap || name == CreatorBinding || slices.Contains(Namespaces, name)
 }
 
 // BuiltInValue returns the value of BuiltInAnnotation. The revision is one that etcd has had right before the
@@ -64,10 +62,20 @@ func BuiltInValue(revision int64, rootCA string) string {
 	return strconv.FormatInt(revision, 10) + "." + hash(rootCA)
 }
 
+// hash is called for each logical cluster when a term begins, always with the same text.
 func hash(rootCA string) string {
+	if last := lastHash.Load(); last != nil && last.of == rootCA {
+		return last.hash
+	}
 	sum := sha256.Sum256([]byte(rootCA))
-	return hex.EncodeToString(sum[:4])
+	out := hex.EncodeToString(sum[:4])
+	lastHash.Store(&digest{rootCA, out})
+	return out
 }
+
+type digest struct{ of, hash string }
+
+var lastHash atomic.Pointer[digest]
 
 // IsOutdated reports whether the authorities are others than when the logical cluster was made. Whoever watches the
 // built-in ConfigMaps has not heard of that.
