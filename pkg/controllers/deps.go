@@ -31,9 +31,10 @@ type Deps struct {
 	Shards *Shards
 	// Resources are the resources that this server stores, of all groups.
 	Resources []Resource
-	// Holds reports whether the context's logical cluster has objects of a resource, by a live read. To list them
-	// with Clients tells the same, and takes the server longer. Nil: the server cannot tell, so there may be some.
-	Holds func(context.Context, schema.GroupVersionResource) (bool, error)
+	// Holding returns those of some resources, or of clusters.CustomObjects, of which something is stored for the
+	// context's logical cluster, by one live read. To list them with Clients tells nearly the same, and takes the
+	// server much longer. Nil: the server cannot tell, so there may be objects of each.
+	Holding func(context.Context, []schema.GroupVersionResource) ([]schema.GroupVersionResource, error)
 }
 
 // Others returns the other shards of the installation, and Shards without any if the shard is alone.

@@ -115,7 +115,7 @@ func (s *Server) authenticate(c *genericapiserver.Config) error {
 		return err
 	}
 	s.identity, err = identity.New(identity.Config{
-		Shard: s.cfg.Shard, RootShard: s.cfg.rootShard(), Replica: c.APIServerID, Members: s.keys.Clients().VerifyOptions, ClientCA: s.clientCA,
+		Shard: s.cfg.Shard, RootShard: s.cfg.rootShard(), Replica: c.APIServerID, Members: s.keys.Clients(), ClientCA: s.clientCA,
 		TokenFile: s.cfg.TokenFile, Issuer: issuer, AuthenticationFile: s.cfg.AuthenticationConfigFile,
 		AuthorizationFile: s.cfg.AuthorizationConfigFile, TokenWebhook: s.cfg.TokenWebhook,
 	})

@@ -72,6 +72,7 @@ func BenchmarkAtScale(b *testing.B) {
 type scaled struct {
 	size                     int
 	accepted, ready, deleted float64 // workspaces in a second, with creators at once
+	creating, deleting       cpu
 	memory                   [2]footprint
 	// after all failovers, after each of which the old leader is started again
 	restarted    [2]footprint
@@ -184,8 +185,8 @@ func (r *scaled) settled(b *testing.B, leader *harness.Replica) {
 	})
 }
 
-const scaledHead = `| workspaces | accepted, Ready, deleted in a second | resident, leader / standby | of that for each workspace | the same, after restarts | heap | goroutines | kill -9 until the first write: median (max) | Ready | SIGTERM until the first write | sweep | users' p99 before / until swept | failed | restarted and ready |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+const scaledHead = `| workspaces | accepted, Ready, deleted in a second | CPU of leader / standby / etcd / users for each of these | the same, deleting | resident, leader / standby | of that for each workspace | the same, after restarts | heap | goroutines | kill -9 until the first write: median (max) | Ready | SIGTERM until the first write | sweep | users' p99 before / until swept | failed | restarted and ready |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 `
 
 // String is the row in Markdown.
@@ -210,8 +211,8 @@ func (r *scaled) String() string {
 	if len(r.starts) > 0 {
 		started = fmt.Sprintf("%s (%s)", show(median(r.starts)), show(percentile(r.starts, 100)))
 	}
-	return fmt.Sprintf("| %d | %.0f, %.0f, %.0f | %d / %d MiB | %.1f / %.1f KiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s | %s / %s | %d of %d | %s |\n",
-		r.size, r.accepted, r.ready, r.deleted, l.residentMiB, s.residentMiB, l.each, s.each, r.restarted[0].each, r.restarted[1].each, l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
+	return fmt.Sprintf("| %d | %.0f, %.0f, %.0f | %v | %v | %d / %d MiB | %.1f / %.1f KiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s | %s / %s | %d of %d | %s |\n",
+		r.size, r.accepted, r.ready, r.deleted, r.creating, r.deleting, l.residentMiB, s.residentMiB, l.each, s.each, r.restarted[0].each, r.restarted[1].each, l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
 		of(r.kills, func(o outage) time.Duration { return o.write }), of(r.kills, func(o outage) time.Duration { return o.ready }),
 		of(r.stops, func(o outage) time.Duration { return o.write }), of(both, func(o outage) time.Duration { return o.sweep }),
 		show(before.p99()), show(after.p99()), before.failed+after.failed, before.n()+after.n(), started)

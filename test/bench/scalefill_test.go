@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,13 +142,50 @@ func (m *machine) throughput(b *testing.B, r *scaled, from, n int) {
 	if n == 0 {
 		return
 	}
+	began := m.cpu(b)
 	r.accepted, r.ready = m.each(b, r, "cpu-leader", from, from+n, create, ready)
+	there := m.cpu(b)
 	_, r.deleted = m.each(b, r, "cpu-leader-deleting", from, from+n, func(b *testing.B, m *machine, from, to int) {
 		at(b, m, from, to, func(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 			return client.Delete(ctx, name, metav1.DeleteOptions{})
 		})
 	}, func(event watch.EventType, _ *unstructured.Unstructured) bool { return event == watch.Deleted })
 	progress("%d workspaces, and %d more: %.0f accepted, %.0f Ready, %.0f deleted in a second", r.size, n, r.accepted, r.ready, r.deleted)
+	r.creating, r.deleting = there.since(began, n), m.cpu(b).since(there, n)
+	progress("CPU of each: creating %v, deleting %v", r.creating, r.deleting)
+}
+
+// cpu is what processes have used, or use for each workspace: the leader, the standby, etcd, and the users.
+type cpu [4]time.Duration
+
+func (m *machine) cpu(b *testing.B) cpu {
+	b.Helper()
+	var users syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &users); err != nil {
+		b.Fatal(err)
+	}
+	of := cpu{m.leader.CPU(), m.standby.CPU(), 0, time.Duration(users.Utime.Nano() + users.Stime.Nano())}
+	for _, member := range m.etcd.Members {
+		of[2] += member.CPU()
+	}
+	return of
+}
+
+// since returns what each of n workspaces has cost since then.
+func (c cpu) since(then cpu, n int) (each cpu) {
+	for i := range c {
+		each[i] = (c[i] - then[i]) / time.Duration(n)
+	}
+	return each
+}
+
+// String is in milliseconds.
+func (c cpu) String() string {
+	var of []string
+	for _, used := range c {
+		of = append(of, fmt.Sprintf("%.1f", used.Seconds()*1000))
+	}
+	return strings.Join(of, " / ") + " ms"
 }
 
 // each does something to workspaces, and returns how many of them were accepted in a second, and how many were seen as

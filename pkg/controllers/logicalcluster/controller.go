@@ -39,7 +39,7 @@ type controller struct {
 	informers controllers.Informers
 	// everything are all resources of which no object may be left before the LogicalCluster goes.
 	everything []controllers.Resource
-	holds      func(context.Context, schema.GroupVersionResource) (bool, error)
+	holding    func(context.Context, []schema.GroupVersionResource) ([]schema.GroupVersionResource, error)
 	baseURL    string
 	shard      string
 	others     *controllers.Shards
@@ -47,9 +47,9 @@ type controller struct {
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-	c := &controller{clients: deps.Clients, informers: deps.Informers, holds: deps.Holds, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
-	if c.holds == nil {
-		c.holds = c.mayHold
+	c := &controller{clients: deps.Clients, informers: deps.Informers, holding: deps.Holding, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
+	if c.holding == nil {
+		c.holding = c.mayHold
 	}
 	for _, r := range deps.Resources {
 		if r.GVR.GroupResource() != corev1alpha1.Resource("logicalclusters") {
@@ -96,11 +96,13 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// mayHold is for tests without Deps.Holds: a cluster may have objects of any resource, and has the custom objects that
-// the cache shows.
-func (c *controller) mayHold(ctx context.Context, r schema.GroupVersionResource) (bool, error) {
+// mayHold is for tests without Deps.Holding: a cluster may have objects of any resource, and has the custom objects
+// that the cache shows.
+func (c *controller) mayHold(ctx context.Context, of []schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	cluster, _ := clusters.From(ctx)
-	return r != clusters.CustomObjects || len(c.informers.CustomObjects.List(cluster)) > 0, nil
+	return slices.DeleteFunc(slices.Clone(of), func(r schema.GroupVersionResource) bool {
+		return r == clusters.CustomObjects && len(c.informers.CustomObjects.List(cluster)) == 0
+	}), nil
 }
 
 func isWorkspaces(r controllers.Resource) bool {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
@@ -89,7 +90,7 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 	if len(lc.Status.Terminators) > 0 {
 		return "TerminatorExists", fmt.Sprintf("Some terminators remain: %v", lc.Status.Terminators), nil
 	}
-	held, err := c.contents(ctx)
+	held, custom, err := c.contents(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -108,7 +109,7 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 		if err := c.deleteNamespaces(ctx); err != nil {
 			return "", "", err
 		}
-		if held, err = c.contents(ctx); err != nil {
+		if held, custom, err = c.contents(ctx); err != nil {
 			return "", "", err
 		}
 		if remaining, err = content.Find(ctx, c.clients.Metadata, held, metav1.NamespaceAll); err != nil {
@@ -119,31 +120,28 @@ func (c *controller) purge(ctx context.Context, lc *corev1alpha1.LogicalCluster)
 		reason, message = explain(remaining)
 		return reason, message, nil
 	}
-	return c.withoutDefinition(ctx)
-}
-
-// withoutDefinition returns what the deletion waits for if there are custom objects although there is no definition any
-// more. Somebody must have removed the finalizer of a definition.
-func (c *controller) withoutDefinition(ctx context.Context) (reason, message string, err error) {
-	holds, err := c.holds(ctx, clusters.CustomObjects)
-	if err != nil || !holds {
-		return "", "", err
+	if custom { // although there is no definition any more
+		return "SomeCustomObjectsRemain", "There are custom objects without a definition: somebody has removed the finalizer of a definition by hand", nil
 	}
-	return "SomeCustomObjectsRemain", "There are custom objects without a definition: somebody has removed the finalizer of a definition by hand", nil
+	return "", "", nil
 }
 
-// contents returns the resources of which the cluster has objects.
-func (c *controller) contents(ctx context.Context) (all []controllers.Resource, err error) {
+// contents returns the resources of which the cluster holds something, and whether it holds custom objects.
+func (c *controller) contents(ctx context.Context) (all []controllers.Resource, custom bool, err error) {
+	of := []schema.GroupVersionResource{clusters.CustomObjects}
 	for _, r := range c.everything {
-		holds, err := c.holds(ctx, r.GVR)
-		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", r.GVR.GroupResource(), err)
-		}
-		if holds {
+		of = append(of, r.GVR)
+	}
+	held, err := c.holding(ctx, of)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, r := range c.everything {
+		if slices.Contains(held, r.GVR) {
 			all = append(all, r)
 		}
 	}
-	return all, nil
+	return all, slices.Contains(held, clusters.CustomObjects), nil
 }
 
 // deleteOwner deletes the Workspace of a cluster that was deleted directly. Both must name each other. A link that only

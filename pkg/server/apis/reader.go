@@ -38,8 +38,6 @@ type Reader struct {
 type CustomObjects interface {
 	// Metadata lists and watches them.
 	Metadata() cache.ListerWatcherWithContext
-	// Holds reports whether the context's logical cluster has some.
-	Holds(ctx context.Context) (bool, error)
 }
 
 // add makes the reader use the storage of a resource.
@@ -99,22 +97,6 @@ func (r *Reader) Secret(ctx context.Context, name string) (*corev1.Secret, error
 // Object reads an object of any resource in the logical cluster and the namespace of the context.
 func (r *Reader) Object(ctx context.Context, resource schema.GroupVersionResource, name string) (metav1.Object, error) {
 	return read[clusters.Object](ctx, r, resource, name)
-}
-
-// Holds implements controllers.Deps.Holds.
-func (r *Reader) Holds(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
-	if resource == clusters.CustomObjects {
-		return r.custom.Holds(ctx)
-	}
-	s, err := r.storage(resource)
-	if err != nil {
-		return false, err
-	}
-	list, err := s.List(storage.StoredOnly(ctx), &internalversion.ListOptions{Limit: 1})
-	if err != nil {
-		return false, err
-	}
-	return meta.LenList(list) > 0, nil
 }
 
 // List reads all objects of a resource in the logical cluster of the context, in all namespaces.

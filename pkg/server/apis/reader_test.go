@@ -1,12 +1,17 @@
 package apis
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"testing"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/test/etcdtest"
@@ -49,16 +54,33 @@ func TestTheReaderSeesWhatWasWrittenInItsClusterOnly(t *testing.T) {
 	if _, err := s.reader.LogicalCluster(elsewhere); !apierrors.IsNotFound(err) {
 		t.Errorf("logical cluster of another cluster: %v", err)
 	}
+	var all []schema.GroupVersionResource
 	for _, r := range Resources() {
-		_, want := map[string]bool{"namespaces": true, "workspaces": true, "logicalclusters": true}[r.GVR.Resource]
-		if holds, err := s.reader.Holds(here, r.GVR); err != nil || holds != want {
-			t.Errorf("cluster aa holds %s: %v, %v", r.GVR.Resource, holds, err)
-		}
-		if holds, err := s.reader.Holds(elsewhere, r.GVR); err != nil || holds {
-			t.Errorf("cluster bb holds %s: %v, %v", r.GVR.Resource, holds, err)
+		all = append(all, r.GVR)
+	}
+	held, err := s.storage.Holding(here, all)
+	names := map[string]bool{}
+	for _, r := range held {
+		names[r.Resource] = true
+	}
+	if want := (map[string]bool{"namespaces": true, "workspaces": true, "logicalclusters": true}); err != nil || !maps.Equal(names, want) {
+		t.Errorf("cluster aa holds %v, %v", names, err)
+	}
+	for _, other := range []logicalcluster.Name{"bb", "aaa"} {
+		if held, err := s.storage.Holding(clusters.With(t.Context(), other), all); err != nil || len(held) > 0 {
+			t.Errorf("cluster %s holds %v, %v", other, held, err)
 		}
 	}
-	if _, err := s.reader.Holds(here, corev1.SchemeGroupVersion.WithResource("pods")); err == nil {
+	for _, none := range []context.Context{t.Context(), clusters.With(t.Context(), clusters.Wildcard)} {
+		if held, err := s.storage.Holding(none, all); err == nil {
+			t.Errorf("it is not asked for one cluster, and says %v", held)
+		}
+	}
+	if _, err := s.storage.Holding(here, []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods")}); err == nil {
 		t.Error("it tells of what is not stored")
+	}
+	many := slices.Repeat(all, 300/len(all))
+	if again, err := s.storage.Holding(here, many); err != nil || len(again) != len(held)*(300/len(all)) {
+		t.Errorf("of %d resources at once it names %d: %v", len(many), len(again), err)
 	}
 }

@@ -2,7 +2,6 @@ package custom
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -65,15 +64,6 @@ func (s *Storage) watchMetadata(ctx context.Context, opts metav1.ListOptions) (w
 		}
 		return event, true
 	}), nil
-}
-
-// Holds reports whether the context's logical cluster has custom objects, by a live read.
-func (s *Storage) Holds(ctx context.Context) (bool, error) {
-	found, opts := &objectList{}, everything(metav1.ListOptions{Limit: 1})
-	if err := s.store.GetList(ctx, Prefix, opts, found); err != nil {
-		return false, fmt.Errorf("look for custom objects: %w", err)
-	}
-	return len(found.Items) > 0, nil
 }
 
 func everything(opts metav1.ListOptions) storage.ListOptions {

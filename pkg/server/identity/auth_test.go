@@ -45,7 +45,7 @@ func TestWhoIsWho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, _, err := newAuthenticator(tokens, &members{verify: ca.VerifyOptions, root: "root", late: &late{}}, ca, oneAccount{}, tokenFile, configured)
+	who, _, err := newAuthenticator(tokens, &members{authorities: ca, root: "root", late: &late{}}, ca, oneAccount{}, tokenFile, configured)
 	if err != nil {
 		t.Fatal(err)
 	}

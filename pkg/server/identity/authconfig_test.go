@@ -52,7 +52,7 @@ jwt:
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, _, err := newAuthenticator(newInProcess(), &members{verify: ca.VerifyOptions, root: "root", late: &late{}}, ca, noAccounts{}, "", configured)
+	known, _, err := newAuthenticator(newInProcess(), &members{authorities: ca, root: "root", late: &late{}}, ca, noAccounts{}, "", configured)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
@@ -26,7 +25,7 @@ func newAuthenticator(
 		p.authenticator(),
 		// Before all tokens, as in Kubernetes, and as at a front, which knows certificates only: one request is
 		// of one user, whichever way it takes.
-		notReserved{x509.NewDynamic(clientCA.VerifyOptions, x509.UserConversionFunc(members.noMembers))},
+		notReserved{newCertificates(clientCA, members.noMembers)},
 		bearertoken.New(accounts),
 	}
 	if tokenFile != "" {

@@ -8,7 +8,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	authenticatorunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -30,8 +29,7 @@ type Config struct {
 	// Replica is the name of this replica, for metrics of webhooks.
 	Replica string
 	// Members trusts the installation's authority, and ClientCA all authorities for certificates of users.
-	Members  x509request.VerifyOptionFunc
-	ClientCA dynamiccertificates.CAContentProvider
+	Members, ClientCA dynamiccertificates.CAContentProvider
 	// TokenFile names a file with bearer tokens. It may be empty.
 	TokenFile string
 	// Issuer signs the tokens of this shard's service accounts.
@@ -69,7 +67,7 @@ func New(cfg Config) (*Identity, error) {
 	late := &late{}
 	i := &Identity{
 		InProcess: newInProcess(), Issuer: cfg.Issuer, late: late, webhooks: cfg.AuthorizationFile != "",
-		members: &members{verify: cfg.Members, own: cfg.Shard, root: cfg.RootShard, late: late},
+		members: &members{authorities: cfg.Members, own: cfg.Shard, root: cfg.RootShard, late: late},
 		rbac:    &access.Authorizer{Policy: latePolicy{late}, Fresh: late.fresh},
 	}
 	i.Accounts = serviceaccounts.NewAuthenticator(i.Issuer, &boundObjects{late})

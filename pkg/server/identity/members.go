@@ -16,6 +16,7 @@ import (
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/pki"
@@ -26,11 +27,11 @@ import (
 // to find their part of the work, and write nothing (I9). Fronts may read what they need to find clusters, and tell for
 // whom they ask.
 type members struct {
-	verify x509request.VerifyOptionFunc // trusts the installation's authority
-	own    string                       // the name of this shard
-	root   string                       // the name of the root shard
-	fronts heardFronts
-	late   *late // has the Shard objects
+	authorities dynamiccertificates.CAContentProvider // the installation's
+	own         string                                // the name of this shard
+	root        string                                // the name of the root shard
+	fronts      heardFronts
+	late        *late // has the Shard objects
 }
 
 // MemberUser is a member that has shown a certificate of its authority. Its type tells it from a user of the same name
@@ -38,6 +39,7 @@ type members struct {
 type MemberUser struct {
 	user.DefaultInfo
 	pki.Member
+	authority *x509.Certificate // which its membership has
 }
 
 // IsMember reports whether a user is another member of the installation, by its certificate.
@@ -52,29 +54,27 @@ func (g *members) authenticator() (authenticator.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the headers of fronts: %w", err)
 	}
-	return &memberRequests{told: told, own: g.own, isNew: g.late.isNew, fronts: &g.fronts, certificates: x509request.NewDynamic(g.verify, x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
-		member, authority, err := pki.MemberOf(chain)
-		if errors.Is(err, pki.ErrNoMember) {
-			return nil, false, nil
-		}
-		if err == nil {
-			err = g.check(member, authority)
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		info := user.DefaultInfo{Name: member.User(), UID: member.User(), Groups: []string{member.Group(), user.AllAuthenticated}}
-		return &authenticator.Response{User: &MemberUser{info, member}}, true, nil
-	}))}, nil
+	return &memberRequests{members: g, told: told, certificates: newCertificates(g.authorities, memberOf)}, nil
+}
+
+// memberOf returns the member that a certificate is of. Whether it still is one is for members.check.
+func memberOf(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+	member, authority, err := pki.MemberOf(chain)
+	if errors.Is(err, pki.ErrNoMember) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	info := user.DefaultInfo{Name: member.User(), UID: member.User(), Groups: []string{member.Group(), user.AllAuthenticated}}
+	return &authenticator.Response{User: &MemberUser{info, member, authority}}, true, nil
 }
 
 // memberRequests are requests of members. Certificates that the installation's authority has not signed are others'
 // business.
 type memberRequests struct {
+	*members
 	certificates, told authenticator.Request
-	own                string // the name of this shard
-	isNew              func() bool
-	fronts             *heardFronts
 }
 
 // A replica that has just been started hears of other members after it has heard the root shard, and they may ask it
@@ -144,16 +144,28 @@ func reservedFault(by, told user.Info) error {
 	return fmt.Errorf("%s says that it asks for user %q of %q: names that begin with %s are the servers' own", by.GetName(), told.GetName(), told.GetGroups(), ReservedPrefix)
 }
 
+// certificate returns the member that shows its certificate, if one does, and that of its own authority with it.
 func (m *memberRequests) certificate(req *http.Request) (*authenticator.Response, bool, error) {
-	resp, ok, err := m.certificates.AuthenticateRequest(req)
-	for began := time.Now(); errors.Is(err, errUnknown) && m.isNew() && time.Since(began) < newsPatience; {
-		<-time.After(newsPeriod) // also if the client has gone meanwhile: this would be logged as a refusal
-		resp, ok, err = m.certificates.AuthenticateRequest(req)
+	if req.TLS == nil || len(req.TLS.PeerCertificates) < 2 {
+		return nil, false, nil
 	}
+	resp, ok, err := m.certificates.AuthenticateRequest(req)
 	if unknown := new(x509.UnknownAuthorityError); errors.As(err, unknown) {
 		return nil, false, nil
 	}
-	return resp, ok, err
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	by := resp.User.(*MemberUser)
+	err = m.check(by.Member, by.authority)
+	for began := time.Now(); errors.Is(err, errUnknown) && m.late.isNew() && time.Since(began) < newsPatience; {
+		<-time.After(newsPeriod) // also if the client has gone meanwhile: this would be logged as a refusal
+		err = m.check(by.Member, by.authority)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return resp, true, nil
 }
 
 // check refuses members that were removed, or have a newer membership.

@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"path"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,8 @@ type Client struct {
 	members *members
 	tallies *tallies
 	aside   aside
+	// prefixes has the prefix of the keys of each resource that has a store, without the shard's own.
+	prefixes sync.Map
 	// builtIn is nil until ServeBuiltIn. gone are the logical clusters that go. clusterObjects has LogicalClusters.
 	builtIn        atomic.Pointer[BuiltIn]
 	gone           departures

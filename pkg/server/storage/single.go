@@ -12,7 +12,7 @@ import (
 // single reads from etcd, as a get does, consistent lists that cost etcd little: of one object by name, and a page of
 // one logical cluster's objects. The watch cache would ask etcd how far it is, too, and then wait: for the next answer
 // of a request for progress, of which it makes ten a second, or up to 3 s if its watch stands still. The election reads
-// its Lease in this way after a failed renewal, and a cluster is deleted once such pages of each resource are empty.
+// its Lease in this way after a failed renewal, and controllers delete what is in a cluster by such pages.
 type single struct {
 	storage.Interface
 	etcd storage.Interface

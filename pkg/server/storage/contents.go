@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// readsAtOnce is how many keys one transaction looks for. etcd takes 128, unless its --max-txn-ops says otherwise.
+const readsAtOnce = 100
+
+// Holding implements controllers.Deps.Holding. It decodes nothing: what cannot be decoded, and the tombstone of a
+// built-in object, are something that the cluster holds.
+func (c *Client) Holding(ctx context.Context, resources []schema.GroupVersionResource) (held []schema.GroupVersionResource, err error) {
+	cluster, ok := clusters.From(ctx)
+	if !ok {
+		return nil, fmt.Errorf("the context names no logical cluster")
+	}
+	for some := range slices.Chunk(resources, readsAtOnce) {
+		reads := make([]clientv3.Op, len(some))
+		for i, r := range some {
+			prefix, ok := c.prefixes.Load(r.GroupResource())
+			if !ok {
+				return nil, fmt.Errorf("%s is not stored here: ask for what Deps.Resources has, or for clusters.CustomObjects", r)
+			}
+			key, err := clusters.StorageKey(prefix.(string), prefix.(string), cluster)
+			if err != nil {
+				return nil, err
+			}
+			reads[i] = clientv3.OpGet(c.config.Prefix+key+"/", clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+		}
+		answer, err := c.calls.Txn(ctx).Then(reads...).Commit()
+		if err != nil {
+			return nil, fmt.Errorf("look for what logical cluster %s holds: %w", cluster, err)
+		}
+		for i, found := range answer.Responses {
+			if len(found.GetResponseRange().Kvs) > 0 {
+				held = append(held, some[i])
+			}
+		}
+	}
+	return held, nil
+}
