@@ -18,6 +18,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/controllers/workspace"
 	"github.com/regent-project/regent/pkg/server/access"
 	"github.com/regent-project/regent/pkg/server/apis"
 	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
@@ -133,7 +134,8 @@ func (s *Server) admission(store *store, caches *caches, escalation *access.Esca
 			URL:      func(cluster logicalcluster.Name) string { return s.cfg.BaseURL + clusters.RequestPath(cluster) },
 		},
 		apisadmission.Names{},
-		&apisadmission.TenancyProtection{Leader: identity.LeaderUser},
+		&apisadmission.TenancyProtection{Leader: identity.LeaderUser, Schedule: workspace.NewScheduler(s.cfg.Shard, s.cfg.BaseURL, caches.informers).Schedule},
+		&apisadmission.ClusterOwner{Cached: caches.informers.Workspaces.Get, Stored: caches.live.Workspace},
 		escalation,
 		&apisadmission.Aggregated{Count: func(cluster logicalcluster.Name) int {
 			return len(caches.informers.ClusterRoles.ByIndex(controllers.ByAggregating, cluster.String()))

@@ -106,7 +106,7 @@ func inFirstFormat(s *Server) {
 
 // A workspace that nobody has used yet takes two objects of etcd, and four writes until it is Ready. When it is
 // deleted, nothing of it is left, whatever was changed or deleted of what is built into it.
-func TestAWorkspaceCostsFourWritesAndTwoObjects(t *testing.T) {
+func TestAWorkspaceCostsThreeWritesAndTwoObjects(t *testing.T) {
 	way := etcdtest.Start(t)
 	at := startCatalogued(t, t.TempDir(), way)
 	etcd := etcdtest.Client(t, way)
@@ -133,8 +133,8 @@ func TestAWorkspaceCostsFourWritesAndTwoObjects(t *testing.T) {
 		published, failed := kube.CoreV1().ConfigMaps("kube-system").Get(in(u, used), "kube-root-ca.crt", metav1.GetOptions{})
 		return objects == 5 && err == nil && account.UID != "" && failed == nil && len(published.Data) == 1
 	})
-	if objects, writes := of(unused, "unused"); objects != 2 || writes != 4 {
-		t.Errorf("a workspace takes %d objects and %d writes, want 2 and 4", objects, writes)
+	if objects, writes := of(unused, "unused"); objects != 2 || writes != 3 {
+		t.Errorf("a workspace takes %d objects and %d writes, want 2 and 3", objects, writes)
 	}
 	u.delete("unused", "used")
 	u.until("nothing is left", func() bool {

@@ -245,7 +245,7 @@ func (c *controller) schedule(ctx context.Context, w world) (*world, error) {
 	if of := w.placement; of.details != "" {
 		klog.FromContext(ctx).Info("A workspace got a shard", "workspace", updated.Name, "cluster", updated.Spec.Cluster, "shards", of.details)
 	}
-	w.workspace, w.confirmed, w.answered = updated, false, true
+	w.workspace, w.confirmed = updated, false
 	w.shard = clusters.ShardOf(updated, clusters.ShardLabel, c.shards.own)
 	if w.elsewhere = w.shard != c.shards.own; w.elsewhere {
 		c.shards.assign(w.shard)
@@ -254,19 +254,9 @@ func (c *controller) schedule(ctx context.Context, w world) (*world, error) {
 	return &w, nil
 }
 
-// create first makes sure by a live read that the Workspace has not changed, unless this leader has just bound it: then
-// only this leader can release it. A stale cache may show a Workspace that is long gone, and nobody would delete the
-// cluster that is created for it.
+// create counts on the server to refuse the cluster of a Workspace that has gone, or is being deleted, with a conflict:
+// a stale cache may show one that is long gone, and nobody would delete the cluster that is created for it.
 func (c *controller) create(ctx context.Context, w world) (*world, error) {
-	if !w.answered {
-		live, err := c.workspace.Get(ctx, w.workspace.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, controllers.IgnoreNotFound(err)
-		}
-		if live.UID != w.workspace.UID || live.ResourceVersion != w.workspace.ResourceVersion {
-			return nil, nil
-		}
-	}
 	target := clusters.With(ctx, logicalcluster.Name(w.workspace.Spec.Cluster))
 	lc, err := c.logicalCluster.Create(target, controllers.NewLogicalCluster(w.workspace, ""), metav1.CreateOptions{FieldManager: name})
 	if apierrors.IsAlreadyExists(err) {

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
@@ -56,14 +55,13 @@ func TestALeaderThatDiesAtAnyWriteLeavesOneClusterToTheNextI8(t *testing.T) {
 	}
 }
 
-func TestNothingIsCreatedForAWorkspaceThatOnlyTheCacheShows(t *testing.T) {
+func TestNothingIsToldOfAClusterThatTheServerRefuses(t *testing.T) {
 	w := &writes{}
-	workspaces := newStore[*tenancyv1alpha1.Workspace](w)
-	logicalClusters := newStore(w, parent("root"))
-	c := leader(t, workspaces, logicalClusters)
-	next, err := c.take(clusters.With(t.Context(), "root"), create, world{workspace: fresh(withCluster), parent: parent("root")})
-	if next != nil || err != nil || w.done != 0 {
-		t.Errorf("next %v, error %v, %d writes; want none", next, err, w.done)
+	workspaces, logicalClusters := newStore(w, fresh(withCluster)), newStore(w, parent("root"))
+	logicalClusters.refuse = apierrors.NewConflict(corev1alpha1.Resource("logicalclusters"), "cluster", errors.New("its workspace has gone"))
+	err := leader(t, workspaces, logicalClusters).reconcile(t.Context(), key)
+	if err != nil || w.done != 1 || workspaces.objects[key].Status.Phase != "" {
+		t.Errorf("error %v, %d writes, want the one that is refused; status %+v", err, w.done, workspaces.objects[key].Status)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 // another:
 //
 //	new -> schedule (finalizer, shard, cluster, URL: one write) -> create LogicalCluster -> confirm -> report phase
+//	new in a shard that is alone, scheduled by the write that has created it (Scheduler) -> create ...
 //	deleted -> remove LogicalCluster -> confirm that it is gone -> release (finalizer removed)
 //
 // If another shard has the cluster, it creates and removes the LogicalCluster itself: it watches the Workspace. This
@@ -67,13 +68,11 @@ type world struct {
 	// confirmed says that the server has been asked for logicalCluster, or for parent if spec.cluster is empty.
 	// Until then they are from caches, one of which may be ahead of the other.
 	confirmed bool
-	// answered says that workspace is the server's answer to this leader's own write, and not from a cache.
-	answered bool
 }
 
 // decide is pure. A write is guarded only by the resourceVersion of the object that it changes. Therefore, before a
-// write that depends on another object, or on its absence, that object is read from the server. For create, the step
-// itself does so.
+// write that depends on another object, or on its absence, that object is read from the server. For create, the server
+// compares the Workspace in the transaction.
 func decide(w world) step {
 	ws := w.workspace
 	managed := slices.Contains(ws.Finalizers, clusters.WorkspaceFinalizer)

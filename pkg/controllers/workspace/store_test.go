@@ -25,6 +25,7 @@ type store[T clusters.Object] struct {
 	source  *controllertest.Source[T]
 	objects map[clusters.Key]T
 	writes  *writes
+	refuse  error // of creations
 }
 
 // writes are counted over all stores of a test.
@@ -79,6 +80,9 @@ func (s *store[T]) Get(ctx context.Context, name string, _ metav1.GetOptions) (T
 func (s *store[T]) Create(ctx context.Context, obj T, _ metav1.CreateOptions) (T, error) {
 	if err := s.write(); err != nil {
 		return obj, err
+	}
+	if s.refuse != nil {
+		return obj, s.refuse
 	}
 	key := at(ctx, obj.GetName())
 	if _, ok := s.objects[key]; ok {
