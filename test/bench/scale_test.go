@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 

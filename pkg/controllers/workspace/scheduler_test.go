@@ -40,8 +40,10 @@ func TestANewWorkspaceIsScheduledAtOnceWhereThereIsNothingToChoose(t *testing.T)
 		"it wants a shard of some kind": {edit: func(ws *tenancyv1alpha1.Workspace) {
 			ws.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
 		}},
-		"it is mounted":                       {edit: func(ws *tenancyv1alpha1.Workspace) { ws.Spec.Mount = &tenancyv1alpha1.Mount{} }},
-		"it adopts a cluster":                 {edit: func(ws *tenancyv1alpha1.Workspace) { ws.Annotations = map[string]string{clusters.AdoptAnnotation: "eu1/c9"} }},
+		"it is mounted": {edit: func(ws *tenancyv1alpha1.Workspace) { ws.Spec.Mount = &tenancyv1alpha1.Mount{} }},
+		"it adopts a cluster": {edit: func(ws *tenancyv1alpha1.Workspace) {
+			ws.Annotations = map[string]string{clusters.AdoptAnnotation: "eu1/c9"}
+		}},
 		"the leader has created it as it is":  {edit: func(ws *tenancyv1alpha1.Workspace) { ws.Spec.Cluster = "c9" }},
 		"in a cluster that has none below":    {in: clusters.SystemAdmin},
 		"in a cluster that the cache has not": {in: "c9"},
