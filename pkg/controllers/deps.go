@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/election/fence"
@@ -35,6 +36,9 @@ type Deps struct {
 	// context's logical cluster, by one live read. To list them with Clients tells nearly the same, and takes the
 	// server much longer. Nil: the server cannot tell, so there may be objects of each.
 	Holding func(context.Context, []schema.GroupVersionResource) ([]schema.GroupVersionResource, error)
+	// LogicalCluster reads that of the context's logical cluster, live. Clients read the same, and take the server
+	// longer. Nil: use Clients.
+	LogicalCluster func(context.Context) (*corev1alpha1.LogicalCluster, error)
 }
 
 // Others returns the other shards of the installation, and Shards without any if the shard is alone.

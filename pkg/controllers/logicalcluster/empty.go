@@ -25,12 +25,15 @@ import (
 //
 // No creation commits in a cluster once its deletion has begun, so a cluster that was seen empty stays empty.
 //
-// Before it deletes anything, empty reads the LogicalCluster from the server: the one in a stale cache may be gone, and
+// A cluster that holds nothing is let go at once. Before it deletes anything, empty reads the LogicalCluster from the server: the one in a stale cache may be gone, and
 // another may live under its name. Once the server has shown it, only this controller can remove its finalizer.
 func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
 	if !slices.Contains(cached.Finalizers, clusters.ContentFinalizer) {
 		_, err := c.tellOfOthers(ctx, cached)
 		return err
+	}
+	if c.leavesNothing(ctx, cached) {
+		return c.release(ctx, cached)
 	}
 	lc, err := c.live(ctx, cached)
 	if err != nil || lc == nil || !slices.Contains(lc.Finalizers, clusters.ContentFinalizer) {
@@ -59,6 +62,21 @@ func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalClus
 		return err
 	}
 	return c.release(ctx, lc)
+}
+
+// leavesNothing reports whether a deleted cluster holds nothing, and nobody has to be told or waited for: so it is with
+// most, whose Workspace was deleted. Then there is nothing to delete by mistake, and the release of one that only the
+// cache shows is refused. It is false if it cannot be told.
+func (c *controller) leavesNothing(ctx context.Context, lc *corev1alpha1.LogicalCluster) bool {
+	key, ok := ownerOf(lc)
+	if !ok || c.elsewhere(lc) || len(lc.Spec.Terminators)+len(lc.Status.Terminators) > 0 || len(lc.Finalizers) > 1 || clusters.IsPermanent(clusters.KeyOf(lc).Cluster) {
+		return false
+	}
+	if ws, ok := c.informers.Workspaces.Get(key); !ok || ws.UID != lc.Spec.Owner.UID || ws.DeletionTimestamp == nil {
+		return false
+	}
+	held, custom, err := c.contents(ctx)
+	return err == nil && len(held) == 0 && !custom
 }
 
 // tellOfOthers writes into the status of a cluster whose content has gone which finalizers of others hold it. It

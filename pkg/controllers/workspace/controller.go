@@ -49,6 +49,7 @@ type controller struct {
 	logicalClusters *clusters.Informer[*corev1alpha1.LogicalCluster]
 	workspace       workspaceClient
 	logicalCluster  logicalClusterClient
+	stored          func(context.Context) (*corev1alpha1.LogicalCluster, error) // may be nil
 	baseURL         string
 	others          *controllers.Shards
 	shards          *shards
@@ -62,6 +63,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		logicalClusters: deps.Informers.LogicalClusters,
 		workspace:       deps.Clients.Workspaces,
 		logicalCluster:  deps.Clients.LogicalClusters,
+		stored:          deps.LogicalCluster,
 		baseURL:         deps.BaseURL,
 		others:          deps.Others(),
 	}
@@ -291,7 +293,10 @@ func (c *controller) liveLogicalCluster(ctx context.Context, w world, at logical
 	if w.elsewhere && w.workspace.Spec.Cluster == at.String() {
 		return c.others.Live.LogicalCluster(ctx, w.shard, at)
 	}
-	return c.logicalCluster.Get(clusters.With(ctx, at), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	if ctx = clusters.With(ctx, at); c.stored != nil {
+		return c.stored(ctx)
+	}
+	return c.logicalCluster.Get(ctx, corev1alpha1.LogicalClusterName, metav1.GetOptions{})
 }
 
 func (c *controller) cached(cluster logicalcluster.Name) *corev1alpha1.LogicalCluster {
