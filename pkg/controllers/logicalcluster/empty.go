@@ -25,8 +25,9 @@ import (
 //
 // No creation commits in a cluster once its deletion has begun, so a cluster that was seen empty stays empty.
 //
-// A cluster that holds nothing is let go at once. Before it deletes anything, empty reads the LogicalCluster from the server: the one in a stale cache may be gone, and
-// another may live under its name. Once the server has shown it, only this controller can remove its finalizer.
+// A cluster that holds nothing is let go at once. Before it deletes anything, empty reads the LogicalCluster from the
+// server: the one in a stale cache may be gone, and another may live under its name. Once the server has shown it, only
+// this controller can remove its finalizer.
 func (c *controller) empty(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
 	if !slices.Contains(cached.Finalizers, clusters.ContentFinalizer) {
 		_, err := c.tellOfOthers(ctx, cached)

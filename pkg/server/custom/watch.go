@@ -11,6 +11,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
+// eventsAhead is how many events a watch has ready: upstream sends those together that are there.
+const eventsAhead = 10
+
 // Watch implements storage.Interface. What the watch shows is made for the watchers of the view together, where the
 // watch cache lets them share.
 func (v *view) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
@@ -22,7 +25,7 @@ func (v *view) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 		cancel()
 		return nil, err
 	}
-	w := &shownWatch{view: v, from: from, failed: failed, events: make(chan watch.Event), cancel: cancel, ended: make(chan struct{})}
+	w := &shownWatch{view: v, from: from, failed: failed, events: make(chan watch.Event, eventsAhead), cancel: cancel, ended: make(chan struct{})}
 	go w.run(ctx)
 	return w, nil
 }

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// verifiedFor is how long a certificate is not verified again, as long as caches of tokens remember one upstream.
+	// verifiedFor is how long a certificate is not verified again, as long as caches of tokens remember one
+	// upstream.
 	verifiedFor = 10 * time.Second
 	// rememberedCertificates is of how many clients the certificates are remembered.
 	rememberedCertificates = 2048

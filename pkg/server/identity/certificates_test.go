@@ -47,7 +47,8 @@ func TestACertificateIsVerifiedOnceAndAnewWhenItsVerdictMayHaveChanged(t *testin
 		{"others are trusted", func() { trusted.CAContentProvider = others }, admin, false, 2},
 		{"whom they have signed", func() {}, stranger, true, 1},
 		{"the former ones are trusted again", func() { trusted.CAContentProvider = ours }, admin, true, 0},
-		{"the clock is set behind its end", func() { at = admin[0].NotAfter.Add(time.Second) }, admin, true, 2}, // upstream has another clock here
+		// upstream has another clock here
+		{"the clock is set behind its end", func() { at = admin[0].NotAfter.Add(time.Second) }, admin, true, 2},
 		{"the clock is set before its beginning", func() { at = admin[0].NotBefore.Add(-time.Second) }, admin, true, 2},
 		{"the clock is right again", func() { at = time.Now() }, admin, true, 0},
 	} {

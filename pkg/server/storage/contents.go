@@ -16,7 +16,7 @@ const readsAtOnce = 100
 
 // Holding implements controllers.Deps.Holding. It decodes nothing: what cannot be decoded, and the tombstone of a
 // built-in object, are something that the cluster holds.
-func (c *Client) Holding(ctx context.Context, resources []schema.GroupVersionResource) (held []schema.GroupVersionResource, err error) {
+func (c *Client) Holding(ctx context.Context, resources []schema.GroupVersionResource) (all []schema.GroupVersionResource, err error) {
 	cluster, ok := clusters.From(ctx)
 	if !ok {
 		return nil, fmt.Errorf("the context names no logical cluster")
@@ -40,9 +40,9 @@ func (c *Client) Holding(ctx context.Context, resources []schema.GroupVersionRes
 		}
 		for i, found := range answer.Responses {
 			if len(found.GetResponseRange().Kvs) > 0 {
-				held = append(held, some[i])
+				all = append(all, some[i])
 			}
 		}
 	}
-	return held, nil
+	return all, nil
 }

@@ -110,7 +110,7 @@ func (s *sound) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	if err != nil {
 		return nil, err
 	}
-	w := &soundWatch{Interface: inner, events: make(chan watch.Event), stopped: make(chan struct{}), ended: make(chan struct{})}
+	w := &soundWatch{Interface: inner, events: make(chan watch.Event, eventsAhead), stopped: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
 		defer close(w.events)

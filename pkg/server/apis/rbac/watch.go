@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
+// eventsAhead is how many events a watch has ready: upstream sends those together that are there.
+const eventsAhead = 10
+
 // prefixed is a watch that begins with objects of its own, and goes on with another watch. Stop must be called, even if
 // the watch has ended by itself: an event may still wait to be taken.
 type prefixed struct {
@@ -18,7 +21,7 @@ type prefixed struct {
 }
 
 func after(objects []runtime.Object, events watch.Interface) watch.Interface {
-	p := &prefixed{behind: events, out: make(chan watch.Event), done: make(chan struct{})}
+	p := &prefixed{behind: events, out: make(chan watch.Event, eventsAhead), done: make(chan struct{})}
 	p.stop = sync.OnceFunc(func() {
 		close(p.done)
 		events.Stop()
