@@ -124,17 +124,25 @@ func (s *Server) virtual(caches *caches) []resource.Virtual {
 
 // admission returns the admission plugins that every write passes.
 func (s *Server) admission(store *store, caches *caches, escalation *access.Escalation) admission.Interface {
+	// Until the operator says that no replica of an earlier version comes back, tenancy is as that version knows
+	// it.
+	shared := func() bool { _, stored := store.shard.Formats(); return stored.Format >= format.BuiltIn }
+	scheduler := workspace.NewScheduler(s.cfg.Shard, s.cfg.BaseURL, caches.informers)
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
 		apisadmission.Creator{},
 		&apisadmission.BuiltIn{
-			Shared:   func() bool { _, stored := store.shard.Formats(); return stored.Format >= format.BuiltIn },
+			Shared:   shared,
 			Revision: store.SeenRevision,
 			RootCA:   s.rootCA,
 			URL:      func(cluster logicalcluster.Name) string { return s.cfg.BaseURL + clusters.RequestPath(cluster) },
 		},
 		apisadmission.Names{},
-		&apisadmission.TenancyProtection{Leader: identity.LeaderUser, Schedule: workspace.NewScheduler(s.cfg.Shard, s.cfg.BaseURL, caches.informers).Schedule},
+		&apisadmission.TenancyProtection{Leader: identity.LeaderUser, Schedule: func(in logicalcluster.Name, ws *tenancyv1alpha1.Workspace) {
+			if shared() {
+				scheduler.Schedule(in, ws)
+			}
+		}},
 		&apisadmission.ClusterOwner{Cached: caches.informers.Workspaces.Get, Stored: caches.live.Workspace},
 		escalation,
 		&apisadmission.Aggregated{Count: func(cluster logicalcluster.Name) int {
