@@ -75,7 +75,7 @@ const ConditionOrphaned conditionsv1alpha1.ConditionType = "Orphaned"
 
 // DefaultCapacity is how many logical clusters a shard can have unless its replicas are told otherwise: as many as were
 // measured.
-const DefaultCapacity = 100_000
+const DefaultCapacity = 1_000_000
 
 // IsRemoved reports whether a Shard was removed from the installation.
 func IsRemoved(shard *corev1alpha1.Shard) bool { return shard.Annotations[RemovedAnnotation] != "" }

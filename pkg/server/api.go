@@ -70,6 +70,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 	if err != nil {
 		return nil, err
 	}
+	store.ServePairs(s.pairs(store, caches))
 	if err := store.builtIn.Install(server, s.shards(caches), s.virtual(caches)...); err != nil {
 		return nil, err
 	}
@@ -124,25 +125,12 @@ func (s *Server) virtual(caches *caches) []resource.Virtual {
 
 // admission returns the admission plugins that every write passes.
 func (s *Server) admission(store *store, caches *caches, escalation *access.Escalation) admission.Interface {
-	// Until the operator says that no replica of an earlier version comes back, tenancy is as that version knows
-	// it.
-	shared := func() bool { _, stored := store.shard.Formats(); return stored.Format >= format.BuiltIn }
-	scheduler := workspace.NewScheduler(s.cfg.Shard, s.cfg.BaseURL, caches.informers)
 	return admission.NewChainHandler(
 		&apisadmission.NamespaceLifecycle{Namespaces: namespaces{caches.informers.Namespaces, caches.live}},
 		apisadmission.Creator{},
-		&apisadmission.BuiltIn{
-			Shared:   shared,
-			Revision: store.SeenRevision,
-			RootCA:   s.rootCA,
-			URL:      func(cluster logicalcluster.Name) string { return s.cfg.BaseURL + clusters.RequestPath(cluster) },
-		},
+		s.builtIn(store),
 		apisadmission.Names{},
-		&apisadmission.TenancyProtection{Leader: identity.LeaderUser, Schedule: func(in logicalcluster.Name, ws *tenancyv1alpha1.Workspace) {
-			if shared() {
-				scheduler.Schedule(in, ws)
-			}
-		}},
+		&apisadmission.TenancyProtection{Leader: identity.LeaderUser},
 		&apisadmission.ClusterOwner{Cached: caches.informers.Workspaces.Get, Stored: caches.live.Workspace},
 		escalation,
 		&apisadmission.Aggregated{Count: func(cluster logicalcluster.Name) int {
@@ -174,6 +162,25 @@ func (s *Server) admission(store *store, caches *caches, escalation *access.Esca
 		&edge.DryRunFence{Check: store.CheckToken},
 		custom.Terminating{},
 	)
+}
+
+// builtIn returns what gives new logical clusters built-in objects. Until the operator says that no replica of an
+// earlier version comes back, nothing does.
+func (s *Server) builtIn(store *store) *apisadmission.BuiltIn {
+	return &apisadmission.BuiltIn{
+		Shared:   func() bool { _, stored := store.shard.Formats(); return stored.Format >= format.BuiltIn },
+		Revision: store.SeenRevision,
+		RootCA:   s.rootCA,
+		URL:      func(cluster logicalcluster.Name) string { return s.cfg.BaseURL + clusters.RequestPath(cluster) },
+	}
+}
+
+// pairs returns which Workspaces come and go with their LogicalClusters.
+func (s *Server) pairs(store *store, caches *caches) storage.Pairs {
+	builtIn := s.builtIn(store)
+	return workspace.NewPairs(s.cfg.Shard, s.cfg.BaseURL, caches.informers, func(lc *corev1alpha1.LogicalCluster) {
+		builtIn.Complete(clusters.KeyOf(lc).Cluster, lc)
+	})
 }
 
 // installProfiling adds the endpoints for profiles and for the log's verbosity. Only members of system:masters may use

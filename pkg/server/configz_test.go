@@ -13,6 +13,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/edge"
@@ -48,7 +49,7 @@ func TestTheZPagesSayWhatIsInForceToOperators(t *testing.T) {
 	}
 	for path, want := range map[string]any{
 		"replica": r.server.name, "rootShard": "root", "shard": "root", "rootDirectory": cfg.RootDirectory, "baseURL": cfg.BaseURL,
-		"advertiseAddress": "127.0.0.1", "probePort": 0.0, "shardCapacity": 100_000.0, "profiling": false,
+		"advertiseAddress": "127.0.0.1", "probePort": 0.0, "shardCapacity": float64(clusters.DefaultCapacity), "profiling": false,
 		"election.enabled": false, "election.lease": "kube-system/regent-controllers", "election.mode": "lease", "election.failureDetection": "suspect",
 		"election.fencing": string(edge.FencingEnforce), "election.leaseDuration": cfg.Election.LeaseDuration.String(), "election.priority": 0.0, "election.preempt": false,
 		"election.renewDeadline": cfg.Election.RenewDeadline.String(), "election.retryPeriod": cfg.Election.RetryPeriod.String(),

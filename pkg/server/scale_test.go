@@ -3,13 +3,20 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -104,23 +111,27 @@ func inFirstFormat(s *Server) {
 	s.cfg.Formats = format.Formats{Version: "v0.2.0", Oldest: 1, Newest: 1, Since: "v0.1.0"}
 }
 
-// A workspace that nobody has used yet takes two objects of etcd, and four writes until it is Ready. When it is
-// deleted, nothing of it is left, whatever was changed or deleted of what is built into it.
-func TestAWorkspaceCostsThreeWritesAndTwoObjects(t *testing.T) {
+// A workspace that nobody has used yet takes two objects of etcd, which come in one write and go in one. When a
+// workspace is deleted, nothing of it is left, whatever was changed or deleted of what is built into it.
+func TestAWorkspaceComesAndGoesByOneWrite(t *testing.T) {
 	way := etcdtest.Start(t)
 	at := startCatalogued(t, t.TempDir(), way)
 	etcd := etcdtest.Client(t, way)
 	u := &operator{t, at}
 	u.until("root is Ready", func() bool { return at.phase("root") == "Ready" })
-	of := func(cluster, name string) (objects int, writes int64) {
+	isOf := func(key []byte, cluster, name string) bool {
+		return strings.Contains(string(key), "/"+cluster+"/") || strings.HasSuffix(string(key), "/workspaces/root/"+name)
+	}
+	of := func(cluster, name string) (objects int) {
 		stored := must(etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithKeysOnly()))(u)
 		for _, kv := range stored.Kvs {
-			if key := string(kv.Key); strings.Contains(key, "/"+cluster+"/") || strings.HasSuffix(key, "/workspaces/root/"+name) {
-				objects, writes = objects+1, writes+kv.Version
+			if isOf(kv.Key, cluster, name) {
+				objects++
 			}
 		}
-		return objects, writes
+		return objects
 	}
+	changes := etcd.Watch(t.Context(), "/registry/", clientv3.WithPrefix())
 	u.create("unused", "used")
 	unused, used := u.ready("unused"), u.ready("used")
 	kube := at.shard.Clients.Kube
@@ -128,20 +139,82 @@ func TestAWorkspaceCostsThreeWritesAndTwoObjects(t *testing.T) {
 	must(0, kube.CoreV1().ServiceAccounts("default").Delete(in(u, used), "default", metav1.DeleteOptions{}))(u)
 	must(0, kube.CoreV1().ConfigMaps("kube-system").Delete(in(u, used), "kube-root-ca.crt", metav1.DeleteOptions{}))(u)
 	u.until("what was deleted is made again", func() bool {
-		objects, _ := of(used, "used")
 		account, err := kube.CoreV1().ServiceAccounts("default").Get(in(u, used), "default", metav1.GetOptions{})
 		published, failed := kube.CoreV1().ConfigMaps("kube-system").Get(in(u, used), "kube-root-ca.crt", metav1.GetOptions{})
-		return objects == 5 && err == nil && account.UID != "" && failed == nil && len(published.Data) == 1
+		return of(used, "used") == 5 && err == nil && account.UID != "" && failed == nil && len(published.Data) == 1
 	})
-	if objects, writes := of(unused, "unused"); objects != 2 || writes != 3 {
-		t.Errorf("a workspace takes %d objects and %d writes, want 2 and 3", objects, writes)
-	}
 	u.delete("unused", "used")
+	u.until("nothing is left", func() bool { return of(unused, "unused")+of(used, "used") == 0 })
+
+	revisions, last := map[string]map[int64]int{}, must(etcd.Get(t.Context(), "/registry/"))(u).Header.Revision
+	for seen := int64(0); seen < last; {
+		response := <-changes
+		for _, event := range response.Events {
+			if !isOf(event.Kv.Key, unused, "unused") {
+				continue
+			}
+			if revisions[event.Type.String()] == nil {
+				revisions[event.Type.String()] = map[int64]int{}
+			}
+			revisions[event.Type.String()][event.Kv.ModRevision]++
+		}
+		if seen = response.Header.Revision; len(response.Events) > 0 {
+			seen = max(seen, response.Events[len(response.Events)-1].Kv.ModRevision)
+		}
+		if len(revisions["DELETE"]) > 0 {
+			break
+		}
+	}
+	for _, change := range []string{"PUT", "DELETE"} {
+		if got := revisions[change]; len(got) != 1 || slices.Collect(maps.Values(got))[0] != 2 {
+			t.Errorf("%s: changes by revision %v, want two in one", change, got)
+		}
+	}
+}
+
+// Whoever creates something in a workspace that somebody else deletes just then is refused, or the workspace waits for
+// it. Nothing survives its logical cluster, where nobody would find it.
+func TestNothingIsCreatedInAWorkspaceThatGoes(t *testing.T) {
+	way := etcdtest.Start(t)
+	at := startCatalogued(t, t.TempDir(), way)
+	etcd := etcdtest.Client(t, way)
+	u := &operator{t, at}
+	u.until("root is Ready", func() bool { return at.phase("root") == "Ready" })
+	const workspaces = 100
+	var names, all []string
+	for n := range workspaces {
+		names = append(names, fmt.Sprintf("w%d", n))
+	}
+	u.create(names...)
+	for _, name := range names {
+		all = append(all, u.ready(name))
+	}
+	kube, made, refused := at.shard.Clients.Kube, 0, 0
+	for n, cluster := range all {
+		var creating sync.WaitGroup
+		var err error
+		creating.Go(func() {
+			time.Sleep(time.Duration(n) * 50 * time.Microsecond)
+			_, err = kube.CoreV1().ConfigMaps("default").Create(in(u, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
+		})
+		u.delete(names[n])
+		creating.Wait()
+		switch {
+		case err == nil:
+			made++
+		case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+			refused++
+		default:
+			t.Errorf("%s: %v", cluster, err)
+		}
+	}
 	u.until("nothing is left", func() bool {
-		ofUnused, _ := of(unused, "unused")
-		ofUsed, _ := of(used, "used")
-		return ofUnused+ofUsed == 0
+		stored := must(etcd.Get(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithKeysOnly()))(u)
+		return !slices.ContainsFunc(stored.Kvs, func(kv *mvccpb.KeyValue) bool {
+			return slices.ContainsFunc(all, func(cluster string) bool { return strings.Contains(string(kv.Key), "/"+cluster+"/") })
+		})
 	})
+	t.Logf("%d were made, and %d refused", made, refused)
 }
 
 // When the authorities are others than when a workspace was made, the leader stores its ConfigMaps. Whoever watches

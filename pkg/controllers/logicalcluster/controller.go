@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,7 @@ type controller struct {
 	shard      string
 	others     *controllers.Shards
 	writes     writes
+	ownerless  controllers.Waits[logicalcluster.Name]
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -156,6 +158,7 @@ func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.N
 func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name) error {
 	lc, ok := c.cached(cluster)
 	if c.writes.unseen(cluster, lc) || !ok {
+		c.ownerless.Forget(cluster)
 		return nil
 	}
 	ctx = clusters.With(ctx, cluster)
@@ -177,6 +180,9 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 // provide makes a cluster usable and keeps it so. cached is the LogicalCluster in the cache.
 func (c *controller) provide(ctx context.Context, cached *corev1alpha1.LogicalCluster) error {
 	lc := cached
+	if c.awaitsOwner(lc) {
+		return nil
+	}
 	orphaned, err := c.orphaned(ctx, lc)
 	if err != nil {
 		return err
@@ -237,6 +243,24 @@ func (c *controller) createNamespaces(ctx context.Context, names []string) error
 		}
 	}
 	return nil
+}
+
+// ownerIsLate is for how long the cache may lack the Workspace of a cluster that is Ready, before the server is asked for
+// it. Both may have come in one transaction, or gone, and one of the two events is first.
+const ownerIsLate = 5 * time.Second
+
+// awaitsOwner reports whether the Workspace of lc is about to come, or lc about to go. It queues the cluster again.
+func (c *controller) awaitsOwner(lc *corev1alpha1.LogicalCluster) bool {
+	cluster := clusters.KeyOf(lc).Cluster
+	if lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || c.owned(lc) {
+		c.ownerless.Forget(cluster)
+		return false
+	}
+	if c.ownerless.Overdue(cluster, ownerIsLate) {
+		return false
+	}
+	c.AddAfter(cluster, ownerIsLate)
+	return true
 }
 
 // orphaned reports whether lc belongs to a Workspace that does not exist any more. It asks the server unless the cache

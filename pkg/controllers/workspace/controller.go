@@ -54,7 +54,7 @@ type controller struct {
 	others          *controllers.Shards
 	shards          *shards
 	waiting         waiting
-	waits           waitClock
+	waits           controllers.Waits[clusters.Key]
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -75,7 +75,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 			return false
 		}
 		_, waits := w.waits() // a new leader has to know who waits
-		return waits || w.awaits() || decide(w) != nothing
+		return waits || w.awaits() || w.misses() || decide(w) != nothing
 	})
 	loop.Watch(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}
@@ -130,10 +130,10 @@ func (c *controller) reconcile(ctx context.Context, key clusters.Key) error {
 	ctx = clusters.With(ctx, key.Cluster)
 	w, ok := c.world(key)
 	if !ok {
-		c.waits.forget(key)
+		c.waits.Forget(key)
 		return nil
 	}
-	if w.awaits() && !w.overdue {
+	if (w.awaits() || w.misses()) && !w.overdue {
 		c.AddAfter(key, overdueAfter)
 	}
 	for last := nothing; ; {
@@ -176,10 +176,10 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	} else {
 		w.logicalCluster = c.cached(cluster)
 	}
-	if w.awaits() {
-		w.overdue = c.waits.overdue(key)
+	if w.awaits() || w.misses() {
+		w.overdue = c.waits.Overdue(key, overdueAfter)
 	} else {
-		c.waits.forget(key)
+		c.waits.Forget(key)
 	}
 	if cluster == "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
 		w.placement = c.placement(w)

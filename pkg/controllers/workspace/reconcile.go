@@ -25,8 +25,10 @@ import (
 // another:
 //
 //	new -> schedule (finalizer, shard, cluster, URL: one write) -> create LogicalCluster -> confirm -> report phase
-//	new in a shard that is alone, scheduled by the write that has created it (Scheduler) -> create ...
 //	deleted -> remove LogicalCluster -> confirm that it is gone -> release (finalizer removed)
+//
+// In a shard that is alone most Workspaces are created and deleted in one transaction with their LogicalCluster (Pairs),
+// and nothing is left to do.
 //
 // If another shard has the cluster, it creates and removes the LogicalCluster itself: it watches the Workspace. This
 // shard watches the LogicalCluster in turn, and follows if that is deleted by itself.
@@ -59,7 +61,8 @@ type world struct {
 	// another one, and heard that this one hears it.
 	shard            string
 	elsewhere, heard bool
-	// overdue says that the other shard, though it is heard, has not begun for a while with what it is awaited for.
+	// overdue says that the other shard, though it is heard, has not begun for a while with what it is awaited for,
+	// or that the LogicalCluster has been missing for a while.
 	overdue bool
 	// own is the name of this shard.
 	own string
@@ -107,6 +110,8 @@ func decide(w world) step {
 		return nothing // its shard sees the Workspace
 	case controllers.Adopts(ws):
 		return w.report()
+	case w.misses() && !w.confirmed && !w.overdue:
+		return nothing
 	case w.logicalCluster == nil && !controllers.HasBegun(ws) && w.elsewhere:
 		return w.await() // its shard sees the Workspace
 	case w.logicalCluster == nil && !controllers.HasBegun(ws):
@@ -137,6 +142,12 @@ func (w world) awaits() bool {
 	default:
 		return w.logicalCluster == nil && !controllers.HasBegun(ws) && !controllers.Adopts(w.workspace)
 	}
+}
+
+// misses reports whether the LogicalCluster of a Workspace that has told of it is missing. It may be about to come, or
+// the Workspace about to go: they do so together, and the caches of the two are not one.
+func (w world) misses() bool {
+	return !w.elsewhere && w.logicalCluster == nil && w.workspace.Spec.Cluster != "" && w.workspace.DeletionTimestamp == nil && controllers.HasBegun(w.workspace)
 }
 
 // await returns the next step while another shard is awaited.

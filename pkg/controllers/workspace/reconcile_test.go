@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -117,7 +115,8 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"cluster there":                         {world{workspace: fresh(withCluster), logicalCluster: ours("Ready"), confirmed: true}, report},
 		"all is told":                           {world{workspace: tell(ours("Ready"), fresh(withCluster)), logicalCluster: ours("Ready")}, nothing},
 		"cache of the cluster behind":           {world{workspace: tell(ours("Ready"), fresh(withCluster)), logicalCluster: ours("Initializing")}, confirm},
-		"cluster vanished from the cache":       {world{workspace: fresh(withCluster, in("Ready"))}, confirm},
+		"cluster vanished from the cache":       {world{workspace: fresh(withCluster, in("Ready"))}, nothing},
+		"cluster not in the cache for long":     {overdue(world{workspace: fresh(withCluster, in("Ready"))}), confirm},
 		"cluster vanished":                      {world{workspace: fresh(withCluster, in("Ready")), confirmed: true}, report},
 		"deleted before it was bound":           {world{workspace: fresh(deleted, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = []string{clusters.WorkspaceFinalizer} })}, release},
 		"deleted":                               {world{workspace: fresh(withCluster, deleted), logicalCluster: ours("Ready")}, remove},
@@ -298,22 +297,29 @@ func TestAWorkspaceNamesTheShardThatItAwaitsForLong(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsAwaitedAllTheWhileIsOverdue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a waitClock
-		key := clusters.Key{Cluster: "root", Name: "a"}
-		if a.overdue(key) {
-			t.Error("overdue at once")
+// A Workspace and its LogicalCluster come and go together, and one of the two events is first.
+func TestAClusterThatIsMissingIsLookedForAfterAWhile(t *testing.T) {
+	missing := world{workspace: fresh(withCluster, in("Ready")), parent: parent("root")}
+	if !missing.misses() || decide(missing) != nothing {
+		t.Errorf("it is looked for at once: %s", decide(missing))
+	}
+	if next := decide(overdue(missing)); next != confirm {
+		t.Errorf("it is not looked for: %s", next)
+	}
+	confirmed := missing
+	confirmed.confirmed = true
+	if next := decide(confirmed); next != report {
+		t.Errorf("that it has gone is not told: %s", next)
+	}
+	for name, w := range map[string]world{
+		"it is there":           {workspace: fresh(withCluster, in("Ready")), logicalCluster: ours("Ready")},
+		"it has not been told":  {workspace: fresh(withCluster)},
+		"it is being deleted":   {workspace: fresh(withCluster, in("Ready"), deleted)},
+		"another shard has it":  elsewhere(fresh(withCluster, in("Ready")), nil),
+		"it has no cluster yet": {workspace: fresh()},
+	} {
+		if w.misses() {
+			t.Error(name)
 		}
-		time.Sleep(overdueAfter)
-		if !a.overdue(key) {
-			t.Error("not overdue")
-		}
-		if a.forget(key); a.overdue(key) {
-			t.Error("overdue though it had begun")
-		}
-		if a.forget(key); len(a.since) > 0 {
-			t.Error("it is remembered for ever")
-		}
-	})
+	}
 }

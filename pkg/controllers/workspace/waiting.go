@@ -36,34 +36,7 @@ func (w *waiting) take(shard string) []clusters.Key {
 	return keys
 }
 
-// overdueAfter is how long another shard may take to begin before its workspaces tell of it. Most begin within
-// milliseconds, and to tell costs a write.
+// overdueAfter is how long another shard may take to begin before its workspaces tell of it, and for how long a
+// LogicalCluster may be missing before it is looked for. Most begin within milliseconds, and to tell costs a write. A
+// LogicalCluster comes and goes in one transaction with its Workspace, and one of the two events is first.
 const overdueAfter = 5 * time.Second
-
-// waitClock knows since when other shards are awaited, by the Workspace.
-type waitClock struct {
-	mu    sync.Mutex
-	since map[clusters.Key]time.Time
-}
-
-// forget records that nothing is awaited.
-func (a *waitClock) forget(key clusters.Key) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.since, key)
-}
-
-// overdue records that a shard is awaited, and reports whether it has been for long.
-func (a *waitClock) overdue(key clusters.Key) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	since, ok := a.since[key]
-	if !ok {
-		if a.since == nil {
-			a.since = map[clusters.Key]time.Time{}
-		}
-		since = time.Now()
-		a.since[key] = since
-	}
-	return time.Since(since) >= overdueAfter
-}

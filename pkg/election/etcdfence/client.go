@@ -52,24 +52,30 @@ func (c *client) OptimisticPut(ctx context.Context, key string, value []byte, ex
 }
 
 func (c *client) put(ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
-	token, when := fence.From(ctx), conditionsOf(ctx, expected)
-	if token.IsZero() && len(when) == 0 {
+	token, put := fence.From(ctx), changeIn(ctx, key, expected, clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID)))
+	put.when = append(put.when, conditionsOf(ctx, expected)...)
+	switch {
+	case !token.IsZero():
+		return c.write(ctx, token, put)
+	case put.isAlone():
 		return c.Interface.OptimisticPut(ctx, key, value, expected, opts)
 	}
-	put := change{key, expected, clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID)), when}
-	if token.IsZero() {
-		return c.create(ctx, put)
-	}
-	return c.write(ctx, token, put)
+	return c.make(ctx, put)
 }
 
 // OptimisticDelete implements all deletions.
 func (c *client) OptimisticDelete(ctx context.Context, key string, expected int64, opts kubernetes.DeleteOptions) (kubernetes.DeleteResponse, error) {
-	token := fence.From(ctx)
-	if token.IsZero() || !c.holds(key) {
+	token, deletion := fence.From(ctx), changeIn(ctx, key, expected, clientv3.OpDelete(key))
+	if !c.holds(key) || token.IsZero() && deletion.isAlone() {
 		return c.Interface.OptimisticDelete(ctx, key, expected, opts)
 	}
-	resp, err := c.write(ctx, token, change{key, expected, clientv3.OpDelete(key), nil})
+	var resp kubernetes.PutResponse
+	var err error
+	if token.IsZero() {
+		resp, err = c.make(ctx, deletion)
+	} else {
+		resp, err = c.write(ctx, token, deletion)
+	}
 	return kubernetes.DeleteResponse(resp), err // they have the same fields
 }
 
@@ -77,12 +83,26 @@ func (c *client) OptimisticDelete(ctx context.Context, key string, expected int6
 type change struct {
 	key      string
 	expected int64
-	op       clientv3.Op
+	then     []clientv3.Op  // the write, and what is changed with it
 	when     []clientv3.Cmp // what else must hold
 }
 
-// create makes a creation that has conditions, and no token.
-func (c *client) create(ctx context.Context, made change) (kubernetes.PutResponse, error) {
+// changeIn returns a write that is a part of the transaction in ctx, if there is one.
+func changeIn(ctx context.Context, key string, expected int64, op clientv3.Op) change {
+	more := transactionOf(ctx)
+	return change{key, expected, append([]clientv3.Op{op}, more.Then...), more.When[:len(more.When):len(more.When)]}
+}
+
+// isAlone reports whether nothing else is compared or changed with a write.
+func (c change) isAlone() bool { return len(c.when) == 0 && len(c.then) == 1 }
+
+// unmet reports whether a write was not made although its key, which holds now, is as expected.
+func (c change) unmet(now *mvccpb.KeyValue) bool {
+	return len(c.when) > 0 && now.GetModRevision() == c.expected
+}
+
+// make makes a change without a token that is not alone.
+func (c *client) make(ctx context.Context, made change) (kubernetes.PutResponse, error) {
 	resp, err := c.commit(ctx, made)
 	if err != nil || resp.Succeeded {
 		return resp, err
@@ -91,7 +111,7 @@ func (c *client) create(ctx context.Context, made change) (kubernetes.PutRespons
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}
-	if was.objects[0] == nil {
+	if made.unmet(was.objects[0]) {
 		return kubernetes.PutResponse{}, ErrConditionUnmet
 	}
 	return kubernetes.PutResponse{KV: was.objects[0], Revision: was.revision}, nil
@@ -132,7 +152,7 @@ func (c *client) write(ctx context.Context, token fence.Token, made change) (kub
 		}
 		// the Lease has not changed: the object's key was not as expected, or a condition does not hold
 		if held == revision {
-			if was.objects[1] == nil && len(made.when) > 0 {
+			if made.unmet(was.objects[1]) {
 				return kubernetes.PutResponse{}, ErrConditionUnmet
 			}
 			return kubernetes.PutResponse{KV: was.objects[1], Revision: was.revision}, nil
@@ -153,7 +173,7 @@ func givenUp(token fence.Token) error {
 // every write more expensive, and few fail.
 func (c *client) commit(ctx context.Context, made change, also ...clientv3.Cmp) (kubernetes.PutResponse, error) {
 	compared := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(made.key), "=", made.expected)}, also...)
-	resp, err := c.kv.Txn(ctx).If(append(compared, made.when...)...).Then(made.op).Commit()
+	resp, err := c.kv.Txn(ctx).If(append(compared, made.when...)...).Then(made.then...).Commit()
 	if err != nil {
 		return kubernetes.PutResponse{}, err
 	}

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrConditionUnmet is the error of a creation whose condition does not hold. Nothing was written.
+// ErrConditionUnmet is the error of a write whose condition does not hold. Nothing was written.
 var ErrConditionUnmet = errors.New("an object that this one depends on has changed meanwhile: read it again, and decide again")
 
 type conditionKey struct{}
@@ -29,4 +29,26 @@ func conditionsOf(ctx context.Context, expected int64) []clientv3.Cmp {
 	}
 	all, _ := ctx.Value(conditionKey{}).([]clientv3.Cmp)
 	return all
+}
+
+// Transaction is what is compared and changed beside a write, in the one transaction that makes the write.
+type Transaction struct {
+	// When has what must hold for anything to be changed. If it does not hold, the write's error is
+	// ErrConditionUnmet. A comparison of a range has etcd read all that is in it.
+	When []clientv3.Cmp
+	// Then has the changes of other keys, which are no Leases.
+	Then []clientv3.Op
+}
+
+type transactionKey struct{}
+
+// WithTransaction makes the write in the context, whether a creation, an update or a deletion, a part of a larger
+// transaction. The context is for one write: each that is made in it makes the other changes, too.
+func WithTransaction(ctx context.Context, t Transaction) context.Context {
+	return context.WithValue(ctx, transactionKey{}, t)
+}
+
+func transactionOf(ctx context.Context) Transaction {
+	t, _ := ctx.Value(transactionKey{}).(Transaction)
+	return t
 }

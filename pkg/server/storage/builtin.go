@@ -76,12 +76,6 @@ type builtIn struct {
 	newList func() runtime.Object
 }
 
-// clusterObjects are the LogicalClusters in etcd, below the watch cache.
-type clusterObjects struct {
-	storage.Interface
-	prefix string
-}
-
 // objects returns what is built into the context's logical cluster, whatever is stored, and the LogicalCluster. It
 // returns nothing if the context wants to see what is stored only.
 func (b *builtIn) objects(ctx context.Context) ([]runtime.Object, *corev1alpha1.LogicalCluster, error) {

@@ -71,6 +71,7 @@ type Client struct {
 	builtIn        atomic.Pointer[BuiltIn]
 	gone           departures
 	clusterObjects atomic.Pointer[clusterObjects]
+	pairs          atomic.Pointer[Pairs] // nil until ServePairs
 	compactor      interface {
 		etcd3.Compactor
 		Stop()

@@ -48,8 +48,9 @@ func (p *puts) OptimisticPut(ctx context.Context, key string, value []byte, expe
 		return kubernetes.PutResponse{}, err
 	}
 	resp, err := p.put(ctx, key, value, expected, opts)
-	hasPut(ctx, resp, err, len(value))
-	return resp, tooLarge(err, len(value))
+	size := bytesIn(ctx, len(value))
+	hasPut(ctx, resp, err, size)
+	return resp, tooLarge(err, size)
 }
 
 // maxDecisions bounds how often one creation is decided about because what it rests on keeps changing.

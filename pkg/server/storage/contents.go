@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// readsAtOnce is how many keys one transaction looks for. etcd takes 128, unless its --max-txn-ops says otherwise.
-const readsAtOnce = 100
+// opsAtOnce is how many reads, or comparisons, one transaction has at the most. etcd takes 128 of each, unless its
+// --max-txn-ops says otherwise.
+const opsAtOnce = 100
 
 // Holding implements controllers.Deps.Holding. It decodes nothing: what cannot be decoded, and the tombstone of a
 // built-in object, are something that the cluster holds.
@@ -21,18 +23,14 @@ func (c *Client) Holding(ctx context.Context, resources []schema.GroupVersionRes
 	if !ok {
 		return nil, fmt.Errorf("the context names no logical cluster")
 	}
-	for some := range slices.Chunk(resources, readsAtOnce) {
+	for some := range slices.Chunk(resources, opsAtOnce) {
 		reads := make([]clientv3.Op, len(some))
 		for i, r := range some {
-			prefix, ok := c.prefixes.Load(r.GroupResource())
-			if !ok {
-				return nil, fmt.Errorf("%s is not stored here: ask for what Deps.Resources has, or for clusters.CustomObjects", r)
-			}
-			key, err := clusters.StorageKey(prefix.(string), prefix.(string), cluster)
+			prefix, err := c.contents(r.GroupResource(), cluster)
 			if err != nil {
 				return nil, err
 			}
-			reads[i] = clientv3.OpGet(c.config.Prefix+key+"/", clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+			reads[i] = clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 		}
 		answer, err := c.calls.Txn(ctx).Then(reads...).Commit()
 		if err != nil {
@@ -45,4 +43,14 @@ func (c *Client) Holding(ctx context.Context, resources []schema.GroupVersionRes
 		}
 	}
 	return all, nil
+}
+
+// contents returns what the keys in etcd of a logical cluster's objects of a resource begin with.
+func (c *Client) contents(resource schema.GroupResource, cluster logicalcluster.Name) (string, error) {
+	prefix, ok := c.prefixes.Load(resource)
+	if !ok {
+		return "", fmt.Errorf("%s is not stored here: ask for what Deps.Resources has, or for clusters.CustomObjects", resource)
+	}
+	key, err := clusters.StorageKey(prefix.(string), prefix.(string), cluster)
+	return c.config.Prefix + key + "/", err
 }

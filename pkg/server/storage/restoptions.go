@@ -9,6 +9,7 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -191,7 +192,10 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		})
 		routed := &router{Interface: &dispatch{&single{Interface: delegator, etcd: stamped}, watched}, prefix: prefix}
 		if config.GroupResource == corev1alpha1.Resource("logicalclusters") {
-			o.client.clusterObjects.Store(&clusterObjects{stamped, prefix})
+			o.client.clusterObjects.Store(&clusterObjects{stamped, o.client.config.Prefix, prefix, config.Codec, transformer})
+		}
+		if config.GroupResource == tenancyv1alpha1.Resource("workspaces") {
+			return WithFinalizers(&paired{routed, o.client, prefix}), destroy, nil
 		}
 		if encoding.BuiltIn != nil {
 			shown := &builtIn{

@@ -79,6 +79,13 @@ func (t *tallies) add(resource schema.GroupResource, prefix string, saw func(log
 	return made
 }
 
+// has reports whether there is a tally for a resource.
+func (t *tallies) has(resource schema.GroupResource) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.of[resource] != nil
+}
+
 // Stored returns how much of a resource a logical cluster has, or all clusters together with clusters.Wildcard. It lags
 // behind etcd by as much as the watch of the resource. Of resources without a watch cache it knows nothing.
 func (c *Client) Stored(cluster logicalcluster.Name, resource schema.GroupResource) Amount {

@@ -161,13 +161,13 @@ func (t *fakeTxn) Commit() (*clientv3.TxnResponse, error) {
 	return resp, err
 }
 
-// write is what the layers above send: a put, or a deletion if value is empty.
-func write(ctx context.Context, kv clientv3.KV, expected int64, value string) (*clientv3.TxnResponse, error) {
+// write is what the layers above send: a put, or a deletion if value is empty, and what is written beside it.
+func write(ctx context.Context, kv clientv3.KV, expected int64, value string, beside ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	op := clientv3.OpPut("k", value)
 	if value == "" {
 		op = clientv3.OpDelete("k")
 	}
-	return kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("k"), "=", expected)).Then(op).Commit()
+	return kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("k"), "=", expected)).Then(append([]clientv3.Op{op}, beside...)...).Commit()
 }
 
 var (
@@ -207,32 +207,34 @@ func TestAWriteThatIsNotAnsweredIsTriedAgainAndMadeOnce(t *testing.T) {
 		"a creation whose connection breaks may arrive, once":       {value: "b", fates: []fate{unavailable}, sent: 2},
 		"a creation whose answer is lost, and that was overwritten": {value: "b", fates: []fate{broken}, others: "c", sent: 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &fakeKV{fates: tc.fates, executed: map[string]int{}}
-				if tc.exists {
-					f.put("a")
-				}
-				expected := f.at()
-				if tc.others != "" {
-					f.then = func() { f.put(tc.others) }
-				}
-				resp, err := write(t.Context(), storage.NewTries(f), expected, tc.value)
-				judgeWrite(t, resp, err, tc.succeeds, tc.fails)
-				time.Sleep(time.Minute)
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				if f.sent != tc.sent {
-					t.Errorf("%d calls, want %d", f.sent, tc.sent)
-				}
-				if n := f.executed[tc.value]; n > 1 {
-					t.Errorf("executed %d times", n)
-				}
-				if tc.succeeds && resp != nil && resp.Header.Revision != f.revision {
-					t.Errorf("revision %d, want %d", resp.Header.Revision, f.revision)
-				}
+		for with, beside := range map[string][]clientv3.Op{"alone": nil, "and another": {clientv3.OpPut("beside", "x")}} {
+			t.Run(name+", "+with, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &fakeKV{fates: tc.fates, executed: map[string]int{}}
+					if tc.exists {
+						f.put("a")
+					}
+					expected := f.at()
+					if tc.others != "" {
+						f.then = func() { f.put(tc.others) }
+					}
+					resp, err := write(t.Context(), storage.NewTries(f), expected, tc.value, beside...)
+					judgeWrite(t, resp, err, tc.succeeds, tc.fails)
+					time.Sleep(time.Minute)
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					if f.sent != tc.sent {
+						t.Errorf("%d calls, want %d", f.sent, tc.sent)
+					}
+					if n := f.executed[tc.value]; n > 1 {
+						t.Errorf("executed %d times", n)
+					}
+					if tc.succeeds && resp != nil && resp.Header.Revision != f.revision {
+						t.Errorf("revision %d, want %d", resp.Header.Revision, f.revision)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

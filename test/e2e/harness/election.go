@@ -113,7 +113,7 @@ func (r *Replica) TriggersSince(before map[string]int) (triggers []string) {
 	return triggers
 }
 
-// CreateWorkspace creates a Workspace in root.
+// CreateWorkspace creates a Workspace in root, which the leader makes Ready.
 func (r *Replica) CreateWorkspace(name string) {
 	r.t.Helper()
 	if err := r.TryCreateWorkspace(r.t.Context(), name); err != nil {
@@ -121,9 +121,11 @@ func (r *Replica) CreateWorkspace(name string) {
 	}
 }
 
-// TryCreateWorkspace is CreateWorkspace that returns its error.
+// TryCreateWorkspace is CreateWorkspace that returns its error. It applies the Workspace, so that it is the leader who
+// makes its logical cluster: a plain creation would leave nothing to do. So a Workspace that is Ready says that somebody
+// leads and works.
 func (r *Replica) TryCreateWorkspace(ctx context.Context, name string) error {
-	_, err := r.Dynamic("root").Resource(Workspaces).Create(ctx, NewWorkspace(name), metav1.CreateOptions{}) //nolint:contextcheck // the user is let in for the whole test
+	_, err := r.Dynamic("root").Resource(Workspaces).Apply(ctx, name, NewWorkspace(name), metav1.ApplyOptions{FieldManager: "e2e"}) //nolint:contextcheck // the user is let in for the whole test
 	return err
 }
 

@@ -36,9 +36,15 @@ func (b *BuiltIn) Admit(ctx context.Context, a admission.Attributes, _ admission
 	delete(lc.Annotations, clusters.BuiltInAnnotation)
 	lc.Status = corev1alpha1.LogicalClusterStatus{}
 	cluster, _ := clusters.From(ctx)
+	b.Complete(cluster, lc)
+	return nil
+}
+
+// Complete gives the new LogicalCluster of a logical cluster built-in objects, and has it Ready, if it may have them.
+func (b *BuiltIn) Complete(cluster logicalcluster.Name, lc *corev1alpha1.LogicalCluster) {
 	revision := b.Revision()
 	if clusters.IsPermanent(cluster) || revision == 0 || !b.Shared() {
-		return nil
+		return
 	}
 	metav1.SetMetaDataAnnotation(&lc.ObjectMeta, clusters.BuiltInAnnotation, clusters.BuiltInValue(revision, b.RootCA))
 	// Whether the Workspace of another shard exists is looked up before the cluster is Ready.
@@ -46,7 +52,6 @@ func (b *BuiltIn) Admit(ctx context.Context, a admission.Attributes, _ admission
 	if _, err := clusters.CreatorBindingOf(lc); err == nil && !elsewhere && len(lc.Spec.Initializers) == 0 {
 		lc.Status = corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseReady, URL: b.URL(cluster)}
 	}
-	return nil
 }
 
 var _ admission.MutationInterface = (*BuiltIn)(nil)

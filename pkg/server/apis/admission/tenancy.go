@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
@@ -30,8 +29,6 @@ import (
 type TenancyProtection struct {
 	// Leader is the name of the user of the leader's controllers.
 	Leader string
-	// Schedule may give a Workspace that is created in a cluster its own cluster and URL. Nil: nothing does.
-	Schedule func(in logicalcluster.Name, ws *tenancyv1alpha1.Workspace)
 }
 
 // Handles implements admission.Interface.
@@ -39,39 +36,14 @@ func (p *TenancyProtection) Handles(op admission.Operation) bool {
 	return op == admission.Create || op == admission.Update
 }
 
-// Admit implements admission.MutationInterface. It judges what a user assigns to a new Workspace, and then has it
-// scheduled.
-func (p *TenancyProtection) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	ws, ok := a.GetObject().(*tenancyv1alpha1.Workspace)
-	if !ok || a.GetOperation() != admission.Create || a.GetSubresource() != "" {
-		return nil
-	}
-	if !p.isLeader(a) {
-		if err := validate(a, &tenancyv1alpha1.Workspace{}, assignedToWorkspaces, clusters.WorkspaceFinalizer); err != nil {
-			return err
-		}
-	}
-	if in, ok := clusters.From(ctx); ok && p.Schedule != nil {
-		p.Schedule(in, ws)
-	}
-	return nil
-}
-
-func (p *TenancyProtection) isLeader(a admission.Attributes) bool {
-	return a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.Leader
-}
-
 // Validate implements admission.ValidationInterface.
 func (p *TenancyProtection) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if p.isLeader(a) {
+	if a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.Leader {
 		return nil
 	}
 	switch a.GetResource().GroupResource() {
 	case tenancyv1alpha1.Resource("workspaces"):
-		if a.GetOperation() == admission.Create { // Admit has judged what is assigned
-			return validate(a, asCreated(a), ofWorkspaces, clusters.WorkspaceFinalizer)
-		}
-		return validate(a, nil, slices.Concat(assignedToWorkspaces, ofWorkspaces), clusters.WorkspaceFinalizer)
+		return validate(a, asCreated(a), ofWorkspaces, clusters.WorkspaceFinalizer)
 	case corev1alpha1.Resource("logicalclusters"):
 		if a.GetOperation() == admission.Create {
 			return admission.NewForbidden(a, errors.New("only the shard's controllers create LogicalClusters: create a Workspace, and they create one for it"))
@@ -128,12 +100,9 @@ type protected[T metav1.Object] struct {
 	mastersToo bool
 }
 
-var assignedToWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
+var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	{path: field.NewPath("spec", "cluster"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.Cluster }},
 	{path: field.NewPath("spec", "URL"), value: func(w *tenancyv1alpha1.Workspace) string { return w.Spec.URL }},
-}
-
-var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	{path: field.NewPath("status", "phase"), value: func(w *tenancyv1alpha1.Workspace) string { return string(w.Status.Phase) }},
 	// Whom this annotation names becomes the administrator of the new cluster (see Creator).
 	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
@@ -215,7 +184,4 @@ func isMaster(who user.Info) bool {
 	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-var (
-	_ admission.MutationInterface   = (*TenancyProtection)(nil)
-	_ admission.ValidationInterface = (*TenancyProtection)(nil)
-)
+var _ admission.ValidationInterface = (*TenancyProtection)(nil)
