@@ -177,8 +177,12 @@ func (s *Server) builtIn(store *store) *apisadmission.BuiltIn {
 
 // pairs returns which Workspaces come and go with their LogicalClusters.
 func (s *Server) pairs(store *store, caches *caches) storage.Pairs {
+	var others *controllers.Shards
+	if caches.others != nil {
+		others = caches.others.Shards()
+	}
 	builtIn := s.builtIn(store)
-	return workspace.NewPairs(s.cfg.Shard, s.cfg.BaseURL, caches.informers, func(lc *corev1alpha1.LogicalCluster) {
+	return workspace.NewPairs(s.cfg.Shard, s.cfg.BaseURL, caches.informers, others, func(lc *corev1alpha1.LogicalCluster) {
 		builtIn.Complete(clusters.KeyOf(lc).Cluster, lc)
 	})
 }

@@ -22,15 +22,16 @@ type Pairs struct {
 	shards          *shards
 }
 
-// NewPairs returns the Pairs of a shard. complete does to a new LogicalCluster what admission does.
-func NewPairs(shard, baseURL string, informers controllers.Informers, complete func(*corev1alpha1.LogicalCluster)) *Pairs {
-	return &Pairs{
-		baseURL: baseURL, complete: complete, logicalClusters: informers.LogicalClusters,
-		shards: newShards(shard, informers, controllers.NewShards(shard, nil)),
-	}
+// NewPairs returns the Pairs of a shard. others is nil for one that is alone. complete does to a new LogicalCluster what
+// admission does.
+func NewPairs(shard, baseURL string, informers controllers.Informers, others *controllers.Shards, complete func(*corev1alpha1.LogicalCluster)) *Pairs {
+	of := controllers.Deps{Shard: shard, Shards: others}
+	return &Pairs{baseURL: baseURL, complete: complete, logicalClusters: informers.LogicalClusters, shards: newShards(shard, informers, of.Others())}
 }
 
-// Begin implements storage.Pairs. Where there is a choice between shards, or anything to wait for, it is the leader's.
+// Begin implements storage.Pairs. What another shard may take, and what has to wait, is the leader's. This process does
+// not know what the leader has just assigned to others, and takes them for emptier than they are: so it errs to the
+// leader.
 func (p *Pairs) Begin(in logicalcluster.Name, ws *tenancyv1alpha1.Workspace) (*tenancyv1alpha1.Workspace, *corev1alpha1.LogicalCluster) {
 	if _, adopted := controllers.Adoption(ws); ws.Spec.Cluster != "" || ws.Spec.Mount != nil || !adopted.Empty() {
 		return nil, nil
@@ -45,7 +46,7 @@ func (p *Pairs) Begin(in logicalcluster.Name, ws *tenancyv1alpha1.Workspace) (*t
 		return nil, nil
 	}
 	w := world{workspace: ws.DeepCopy(), parent: parent, own: p.shards.own, shard: p.shards.own, placement: place(ws, p.shards.candidates())}
-	if w.placement.shard != w.own || w.placement.why != "" {
+	if w.placement.shard != w.own {
 		return nil, nil
 	}
 	metav1.SetMetaDataAnnotation(&w.workspace.ObjectMeta, logicalcluster.AnnotationKey, in.String())

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,7 @@ import (
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +33,10 @@ func TestANewWorkspaceIsReadyAtOnceWhereThereIsNothingToChoose(t *testing.T) {
 		members []*corev1alpha1.Shard
 		in      logicalcluster.Name
 		edit    func(*tenancyv1alpha1.Workspace)
-		later   bool   // admission does not have the LogicalCluster Ready
+		later   bool // admission does not have the LogicalCluster Ready
+		hears   *corev1alpha1.Shard
+		used    int64  // of the clusters that hears has
+		why     string // what the Workspace says against other shards
 		url     string // "": it is left to the leader
 	}{
 		"alone, before the leader has said so": {url: "https://shard/clusters/root:a"},
@@ -39,7 +44,9 @@ func TestANewWorkspaceIsReadyAtOnceWhereThereIsNothingToChoose(t *testing.T) {
 		"a child":                              {in: "c7", url: "https://shard/clusters/root:org:a"},
 		"alone, and cordoned":                  {members: []*corev1alpha1.Shard{shard("root", "10", map[string]string{clusters.CordonAnnotation: "true"})}},
 		"alone, and full":                      {members: []*corev1alpha1.Shard{shard("root", "2", nil)}},
-		"two shards":                           {members: []*corev1alpha1.Shard{shard("root", "10", nil), shard("eu1", "10", nil)}},
+		"another shard is not heard":           {members: []*corev1alpha1.Shard{shard("root", "10", nil), shard("eu1", "10", nil)}, url: "https://shard/clusters/root:a", why: "1 not heard"},
+		"another shard has less room":          {members: []*corev1alpha1.Shard{shard("root", "10", nil), shard("eu1", "10", nil)}, hears: shard("eu1", "5", nil), used: 3, url: "https://shard/clusters/root:a", why: "1 with less room"},
+		"another shard has more room":          {members: []*corev1alpha1.Shard{shard("root", "10", nil), shard("eu1", "10", nil)}, hears: shard("eu1", "100", nil), used: 3},
 		"something is to be waited for":        {later: true},
 		"it wants a shard of some kind": {edit: func(ws *tenancyv1alpha1.Workspace) {
 			ws.Spec.Location = &tenancyv1alpha1.WorkspaceLocation{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
@@ -59,7 +66,14 @@ func TestANewWorkspaceIsReadyAtOnceWhereThereIsNothingToChoose(t *testing.T) {
 				LogicalClusters: controllertest.Informer(t, controllertest.NewSource(parent("root"), org), nil),
 				Shards:          controllertest.Informer(t, controllertest.NewSource(c.members...), nil),
 			}
-			p := NewPairs("root", "https://shard", inform, func(lc *corev1alpha1.LogicalCluster) {
+			var others *controllers.Shards
+			if c.hears != nil {
+				others = controllers.NewShards("root", nil)
+				c.hears.Status.Capacity[clusters.UsedClusters] = *resource.NewQuantity(c.used, resource.DecimalSI)
+				others.Members.Add("eu1", controllertest.Informer(t, controllertest.NewSource(c.hears), nil))
+				others.Contact.Set("eu1", true)
+			}
+			p := NewPairs("root", "https://shard", inform, others, func(lc *corev1alpha1.LogicalCluster) {
 				if !c.later {
 					lc.Status = corev1alpha1.LogicalClusterStatus{Phase: corev1alpha1.LogicalClusterPhaseReady, URL: "https://shard" + clusters.RequestPath(clusters.KeyOf(lc).Cluster)}
 				}
@@ -90,6 +104,9 @@ func TestANewWorkspaceIsReadyAtOnceWhereThereIsNothingToChoose(t *testing.T) {
 			}
 			if !clusters.IsValidName(clusters.KeyOf(lc).Cluster) || clusters.KeyOf(lc).Cluster.String() != begun.Spec.Cluster || lc.Annotations[core.LogicalClusterPathAnnotationKey] != controllers.PathOf(begun) {
 				t.Errorf("its cluster is not as the leader would make it: %+v", lc)
+			}
+			if placed := conditions.Get(begun, tenancyv1alpha1.WorkspaceScheduled); placed == nil || !strings.Contains(placed.Message, c.why) || (c.why == "") != (begun.Labels[clusters.ShardLabel] == "") {
+				t.Errorf("placed by %+v, labels %v, want %q", placed, begun.Labels, c.why)
 			}
 			// The leader has nothing to do.
 			at, _ := inform.LogicalClusters.Get(clusters.Key{Cluster: c.in, Name: corev1alpha1.LogicalClusterName})
@@ -141,7 +158,7 @@ func TestADeletedWorkspaceGoesWithItsClusterUnlessSomebodyElseIsAsked(t *testing
 			p := NewPairs("root", "https://shard", controllers.Informers{
 				LogicalClusters: controllertest.Informer(t, controllertest.NewSource(of.lc), nil),
 				Shards:          controllertest.Informer(t, controllertest.NewSource[*corev1alpha1.Shard](), nil),
-			}, nil)
+			}, nil, nil)
 			if got := p.End(of.ws); (got == nil) != c.left {
 				t.Errorf("goes with %+v", got)
 			}
