@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"google.golang.org/grpc/grpclog"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/component-base/logs"
@@ -34,6 +33,7 @@ func serve(run func(context.Context) error) error {
 	ctx, stop := untilSignal(context.Background(), parentEnded)
 	defer stop()
 	limitMemory(ctx)
+	defer paceCollector()()
 	if err := run(ctx); err != nil {
 		return err
 	}
@@ -105,18 +105,6 @@ func isAboutClients(err error, msg string) bool {
 	}
 	has := func(part string) bool { return strings.Contains(msg, part) }
 	return slices.ContainsFunc(afterTheClient, has) || has(answerFailed) && slices.ContainsFunc(clientsFault, has)
-}
-
-// limitMemory has Go's garbage collector keep this process below nine tenths of the memory that its container, or the
-// machine, has: it then works harder, where the kernel would end the process otherwise. GOMEMLIMIT and AUTOMEMLIMIT
-// decide otherwise.
-func limitMemory(ctx context.Context) {
-	limit, err := memlimit.Set(memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "How much memory there is cannot be found out, so Go does not heed it: set GOMEMLIMIT")
-		return
-	}
-	klog.FromContext(ctx).V(2).Info("Go's garbage collector heeds a limit of memory", "bytes", limit)
 }
 
 // threadsPerCPU is how many Go threads run at once for each CPU. BenchmarkFlood compares: with one, who asks beside a

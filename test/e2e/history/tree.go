@@ -35,14 +35,14 @@ type grownWorkspace struct {
 	*tenancyv1alpha1.Workspace
 	on    string    // the shard that has it
 	ready time.Time // when it was seen to be; zero if it never was
-	gone  bool
+	gone  int64     // at which revision of its shard; 0: it is there
 }
 
 // grownCluster is a LogicalCluster, as it was last.
 type grownCluster struct {
 	*corev1alpha1.LogicalCluster
 	on, name string
-	gone     bool
+	gone     int64 // as that of a Workspace
 }
 
 func (c *grownCluster) String() string { return fmt.Sprintf("cluster %s on shard %s", c.name, c.on) }
@@ -68,7 +68,7 @@ func Grow(shards map[string][]Event) *Tree {
 func (t *Tree) seeWorkspace(shard string, e Event, now map[string]*grownWorkspace) {
 	if e.Deleted {
 		if ws := now[e.Key]; ws != nil {
-			ws.gone = true
+			ws.gone = e.Revision
 		}
 		delete(now, e.Key)
 		return
@@ -94,7 +94,7 @@ func (t *Tree) seeWorkspace(shard string, e Event, now map[string]*grownWorkspac
 func (t *Tree) seeCluster(shard, name string, e Event, now map[string]*grownCluster) {
 	if e.Deleted {
 		if c := now[e.Key]; c != nil {
-			c.gone = true
+			c.gone = e.Revision
 		}
 		delete(now, e.Key)
 		return
@@ -150,10 +150,11 @@ func (t *Tree) faultsOf(c *grownCluster) (out []string) {
 	if c.DeletionTimestamp != nil && (ws.DeletionTimestamp == nil || c.DeletionTimestamp.Before(ws.DeletionTimestamp)) {
 		out = append(out, fmt.Sprintf("%s was deleted, and its workspace %s was not, or later", c, ws.Name))
 	}
-	if c.gone && c.DeletionTimestamp == nil {
+	together := ws.on == c.on && ws.gone == c.gone // in one transaction
+	if c.gone != 0 && c.DeletionTimestamp == nil && !together {
 		out = append(out, fmt.Sprintf("%s has gone without being deleted", c))
 	}
-	if ws.gone && !c.gone {
+	if ws.gone != 0 && c.gone == 0 {
 		out = append(out, fmt.Sprintf("workspace %s has gone, and left %s", ws.Name, c))
 	}
 	return out
@@ -163,13 +164,13 @@ func (t *Tree) faultsOf(c *grownCluster) (out []string) {
 func (t *Tree) Unfinished() (out []string) {
 	has := map[types.UID]bool{}
 	for _, c := range t.clusters {
-		if c.Spec.Owner != nil && !c.gone && c.DeletionTimestamp == nil {
+		if c.Spec.Owner != nil && c.gone == 0 && c.DeletionTimestamp == nil {
 			has[c.Spec.Owner.UID] = true
 		}
 	}
 	for uid, ws := range t.workspaces {
 		switch {
-		case ws.gone:
+		case ws.gone != 0:
 		case ws.DeletionTimestamp != nil:
 			out = append(out, fmt.Sprintf("workspace %s of shard %s is being deleted", ws.Name, ws.on))
 		case ws.Status.Phase != corev1alpha1.LogicalClusterPhaseReady, !has[uid]:

@@ -15,12 +15,17 @@ import (
 //	eu1 lc x7 a                   cluster x7 was made for Workspace a of shard root
 //	eu1 lc x7 a 20                it is being deleted since second 20
 //	eu1 lc x7 gone                it has gone
+//	+root lc x7 gone              so it has with the event before, in one transaction
 func growth(lines ...string) map[string][]Event {
-	out := map[string][]Event{}
-	for n, line := range lines {
+	out, revision := map[string][]Event{}, int64(0)
+	for _, line := range lines {
+		line, together := strings.CutPrefix(line, "+")
+		if !together {
+			revision++
+		}
 		words := append(strings.Fields(line), "")
 		shard, kind, name := words[0], words[1], words[2]
-		e := Event{Revision: int64(n + 1), Key: "/registry" + workspaceKeys + "root/" + name}
+		e := Event{Revision: revision, Key: "/registry" + workspaceKeys + "root/" + name}
 		if kind == "lc" {
 			e.Key = "/registry" + logicalClusterKeys + name + "/cluster"
 		}
@@ -56,24 +61,27 @@ func TestTheJudgeOfTreesFindsWhatMustNeverBe(t *testing.T) {
 		faults     string // what the only fault says; empty: there is none
 		unfinished bool
 	}{
-		"made":                         {lines: []string{"root ws a - - -", "root ws a x7 eu1 -", "eu1 lc x7 a", a}},
-		"made on its own shard":        {lines: []string{"root ws a x7 - -", "root lc x7 a", "root ws a x7 - Ready"}},
-		"made, and deleted":            {lines: []string{a, "eu1 lc x7 a", a + " 20", "eu1 lc x7 a 20", "eu1 lc x7 gone", "root ws a gone"}},
-		"being deleted":                {lines: []string{a, "eu1 lc x7 a", a + " 20", "eu1 lc x7 a 20"}, unfinished: true},
-		"not assigned":                 {lines: []string{"root ws a - - -"}, unfinished: true},
-		"assigned":                     {lines: []string{"root ws a x7 eu1 -"}, unfinished: true},
-		"not Ready yet":                {lines: []string{"root ws a x7 eu1 -", "eu1 lc x7 a"}, unfinished: true},
-		"made twice on a shard":        {lines: []string{a, "eu1 lc x7 a", a + " 20", "eu1 lc x7 a 20", "eu1 lc x7 gone", "eu1 lc x7 a 20", "eu1 lc x7 gone", "root ws a gone"}, faults: "was made after"},
-		"of one name on two shards":    {lines: []string{a, "eu1 lc x7 a", "root ws b x7 us1 Ready", "us1 lc x7 b"}, faults: "was made after"},
-		"two for one workspace":        {lines: []string{a, "eu1 lc x7 a", "eu1 lc y7 a"}, faults: "which names cluster x7"},
-		"on another shard":             {lines: []string{a, "us1 lc x7 a"}, faults: "which names cluster x7 on shard eu1"},
-		"for nobody":                   {lines: []string{"eu1 lc x7 a"}, faults: "has never been"},
-		"assigned anew":                {lines: []string{a, "root ws a y7 eu1 Ready", "eu1 lc y7 a"}, faults: "had cluster x7"},
-		"deleted without its owner":    {lines: []string{a, "eu1 lc x7 a", "eu1 lc x7 a 20"}, faults: "its workspace a was not", unfinished: true},
-		"deleted before its owner":     {lines: []string{a, "eu1 lc x7 a", "eu1 lc x7 a 20", a + " 30"}, faults: "its workspace a was not", unfinished: true},
-		"gone without being deleted":   {lines: []string{a, "eu1 lc x7 a", "eu1 lc x7 gone"}, faults: "without being deleted", unfinished: true},
-		"left by its workspace":        {lines: []string{a, "eu1 lc x7 a", a + " 20", "root ws a gone"}, faults: "and left"},
-		"the cluster of a Ready is no": {lines: []string{a}, unfinished: true},
+		"made":                                       {lines: []string{"root ws a - - -", "root ws a x7 eu1 -", "eu1 lc x7 a", a}},
+		"made on its own shard":                      {lines: []string{"root ws a x7 - -", "root lc x7 a", "root ws a x7 - Ready"}},
+		"made, and deleted":                          {lines: []string{a, "eu1 lc x7 a", a + " 20", "eu1 lc x7 a 20", "eu1 lc x7 gone", "root ws a gone"}},
+		"being deleted":                              {lines: []string{a, "eu1 lc x7 a", a + " 20", "eu1 lc x7 a 20"}, unfinished: true},
+		"not assigned":                               {lines: []string{"root ws a - - -"}, unfinished: true},
+		"assigned":                                   {lines: []string{"root ws a x7 eu1 -"}, unfinished: true},
+		"not Ready yet":                              {lines: []string{"root ws a x7 eu1 -", "eu1 lc x7 a"}, unfinished: true},
+		"made twice on a shard":                      {lines: []string{a, "eu1 lc x7 a", a + " 20", "eu1 lc x7 a 20", "eu1 lc x7 gone", "eu1 lc x7 a 20", "eu1 lc x7 gone", "root ws a gone"}, faults: "was made after"},
+		"of one name on two shards":                  {lines: []string{a, "eu1 lc x7 a", "root ws b x7 us1 Ready", "us1 lc x7 b"}, faults: "was made after"},
+		"two for one workspace":                      {lines: []string{a, "eu1 lc x7 a", "eu1 lc y7 a"}, faults: "which names cluster x7"},
+		"on another shard":                           {lines: []string{a, "us1 lc x7 a"}, faults: "which names cluster x7 on shard eu1"},
+		"for nobody":                                 {lines: []string{"eu1 lc x7 a"}, faults: "has never been"},
+		"assigned anew":                              {lines: []string{a, "root ws a y7 eu1 Ready", "eu1 lc y7 a"}, faults: "had cluster x7"},
+		"deleted without its owner":                  {lines: []string{a, "eu1 lc x7 a", "eu1 lc x7 a 20"}, faults: "its workspace a was not", unfinished: true},
+		"deleted before its owner":                   {lines: []string{a, "eu1 lc x7 a", "eu1 lc x7 a 20", a + " 30"}, faults: "its workspace a was not", unfinished: true},
+		"gone without being deleted":                 {lines: []string{a, "eu1 lc x7 a", "eu1 lc x7 gone"}, faults: "without being deleted", unfinished: true},
+		"made, and gone together":                    {lines: []string{"root ws a x7 - Ready", "+root lc x7 a", "root ws a gone", "+root lc x7 gone"}},
+		"gone alone, of its own shard":               {lines: []string{"root ws a x7 - Ready", "+root lc x7 a", "root lc x7 gone", "root ws a gone"}, faults: "without being deleted"},
+		"gone at the same revision of another shard": {lines: []string{a, "eu1 lc x7 a", "root ws a gone", "+eu1 lc x7 gone"}, faults: "without being deleted"},
+		"left by its workspace":                      {lines: []string{a, "eu1 lc x7 a", a + " 20", "root ws a gone"}, faults: "and left"},
+		"the cluster of a Ready is no":               {lines: []string{a}, unfinished: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := Grow(growth(c.lines...))

@@ -1,0 +1,30 @@
+package command
+
+import (
+	"runtime/metrics"
+	"testing"
+)
+
+func TestALargerHeapHasMoreHeadroomButNotInProportion(t *testing.T) {
+	for live, want := range map[uint64]int{0: 100, 100 << 20: 100, 512 << 20: 100, 2 << 30: 50, 8 << 30: 25, 200 << 30: 20} {
+		if got := collectorPercent(live); got != want {
+			t.Errorf("%d MiB of live heap: GOGC=%d, want %d", live>>20, got, want)
+		}
+	}
+	before := uint64(0)
+	for live := uint64(1 << 20); live < 64<<30; live += live / 7 {
+		room := live * uint64(collectorPercent(live)) / 100
+		if room*102/100 < before {
+			t.Errorf("%d MiB of live heap have less headroom, %d MiB, than fewer: %d", live>>20, room>>20, before>>20)
+		}
+		before = room
+	}
+}
+
+// Go's own name of it: if it were another one, GOGC would be as for no heap at all.
+func TestGoTellsItsLiveHeap(t *testing.T) {
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	if metrics.Read(heap); heap[0].Value.Kind() != metrics.KindUint64 {
+		t.Errorf("%s is of kind %v", heap[0].Name, heap[0].Value.Kind())
+	}
+}
