@@ -185,7 +185,7 @@ func (t *Tree) Unfinished() (out []string) {
 func (t *Tree) Clusters() map[string]string {
 	out := map[string]string{}
 	for _, c := range t.clusters {
-		if c.Spec.Owner != nil && !c.gone {
+		if c.Spec.Owner != nil && c.gone == 0 {
 			out[c.name] = c.on
 		}
 	}
@@ -209,7 +209,7 @@ func (t *Tree) Count() (clusters, ends int) {
 		if c.Spec.Owner != nil {
 			clusters++
 		}
-		if c.gone {
+		if c.gone != 0 {
 			ends++
 		}
 	}
