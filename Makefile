@@ -266,9 +266,15 @@ generated:
 tidy:
 	@for m in . $(MODULES); do (cd $$m && echo "$$m: $(GO) mod tidy -diff" && $(GO) mod tidy -diff) || exit 1; done
 
+# kcp's test is compiled in its checkout, with its own modules.
+.PHONY: load
+load: ## run kcp's own load test, as it is, against an installation of three shards: make load KCP=<checkout of kcp> (half an hour; less: LOAD='-load-workspaces=1000 -load-trees=flat')
+	@test -d '$(KCP)/test/load' || { echo "KCP='$(KCP)' has no test/load: give a checkout of kcp, of 2026-08 or later" >&2; exit 1; }
+	cd test/bench && $(GO) test -run '^$$' -bench 'KcpLoad$$' -benchtime 1x -timeout 180m . -kcp-load='$(abspath $(KCP))' $(LOAD)
+
 .PHONY: bench
 bench: ## measure failover (beside others; in each mode of election; of leaders that hang, are large or cut off; what users notice), idle cost, start, memory, fencing, supervision and a thousand terms (more than two hours; less: make bench BENCH="-kills=9 -failovers=2 -before=9s")
-	cd test/bench && $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 240m . $(BENCH)
+	cd test/bench && $(GO) test -run '^$$' -bench . -skip 'Kcp' -benchtime 1x -timeout 240m . $(BENCH)
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
 	cd pkg/election && $(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./control/supervisor
 	$(GO) test -run '^$$' -bench . -benchtime 10x -timeout 30m ./pkg/server

@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +26,7 @@ import (
 
 var (
 	termsFlag   = flag.Int("terms", 25, "terms in TestTermsLeaveNothingBehind")
+	heapsFlag   = flag.String("heaps", "", "a directory for a heap profile of each time that a footprint is taken")
 	objectsFlag = flag.Int("objects", 0, "objects in TestTermsLeaveNothingBehind; 0: five for each term, at most 5,000")
 )
 
@@ -115,7 +119,23 @@ func leastFootprint(t *testing.T) footprint {
 		least.heap = min(least.heap, mem.HeapAlloc)
 		time.Sleep(250 * time.Millisecond) // upstream's timers of 3 s are among what comes and goes
 	}
+	saveHeap(t)
 	return least
+}
+
+// saveHeap saves a heap profile, if somebody wants it.
+func saveHeap(t *testing.T) {
+	t.Helper()
+	if *heapsFlag == "" {
+		return
+	}
+	file, err := os.Create(filepath.Join(*heapsFlag, time.Now().Format("150405.000")+".pprof"))
+	if err == nil {
+		err = errors.Join(pprof.Lookup("heap").WriteTo(file, 0), file.Close())
+	}
+	if err != nil {
+		t.Errorf("cannot save a heap profile: %v", err)
+	}
 }
 
 // I5: a replica leads in its n-th term as in its tenth, with nothing more than then. (-terms=1000 is the long form.)

@@ -60,6 +60,22 @@ func startShard(b *testing.B, shard *harness.Shard) *machine {
 	return m
 }
 
+// startPlain is start of bin/regent as it is, without a writer: it heeds limits of memory, and shares the CPUs.
+func startPlain(b *testing.B) *machine {
+	b.Helper()
+	if _, err := build(); err != nil {
+		b.Fatal(err)
+	}
+	m := &machine{etcd: harness.StartEtcd(b)}
+	shard := harness.NewShard(m.etcd.URL)
+	shard.Timings = harness.Default
+	m.leader = shard.Start(b, "a")
+	m.leader.WaitRoot()
+	m.standby = shard.Launch(b, "b")
+	m.awaitStandby(b)
+	return m
+}
+
 // build builds what is measured, once, and returns the server's binary. The peers' are beside it, where harness.Binary
 // finds them.
 var build = sync.OnceValues(func() (server string, err error) {

@@ -27,12 +27,12 @@ var (
 // (I12, I13): two replicas, default timings. It prints a table. Workspaces are in root, with nothing in them. Most of
 // them are copies that are made in etcd; some are created and deleted besides, to measure that.
 //
-// A failover is from the signal until a workspace is Ready that somebody creates through the survivor at once: two
-// writes of the next leader's controllers. The sweep is from the signal until the new
-// leader's controllers have passed over everything. Meanwhile somebody reads and somebody writes, each as fast as it is
+// A failover is from the signal until a workspace is Ready that somebody applies through the survivor at once: three
+// writes of the next leader's controllers. The sweep is from the signal until the new leader's controllers have passed
+// over everything. Meanwhile somebody reads and somebody writes, each as fast as it is
 // answered, but for a pause.
 func BenchmarkAtScale(b *testing.B) {
-	m, began := start(b), time.Now()
+	m, began := startPlain(b), time.Now()
 	var rows []*scaled
 	defer func() {
 		b.ReportMetric(0, "ns/op")
@@ -72,6 +72,7 @@ type scaled struct {
 	accepted, ready, deleted float64 // workspaces in a second, with creators at once
 	creating, deleting       cpu
 	memory                   [2]footprint
+	etcdMiB                  int
 	// after all failovers, after each of which the old leader is started again
 	restarted    [2]footprint
 	kills, stops []outage
@@ -100,7 +101,11 @@ func (r *scaled) resident(m *machine, first *scaled) (is [2]footprint) {
 			is[i].each = float64(is[i].residentMiB-first.memory[i].residentMiB) * 1024 / float64(more)
 		}
 	}
-	progress("%d workspaces: leader %+v, standby %+v", r.size, is[0], is[1])
+	r.etcdMiB = 0
+	for _, member := range m.etcd.Members {
+		r.etcdMiB += member.ResidentMiB()
+	}
+	progress("%d workspaces: leader %+v, standby %+v, etcd %d MiB", r.size, is[0], is[1], r.etcdMiB)
 	return is
 }
 
@@ -178,7 +183,7 @@ func (r *scaled) settled(b *testing.B, leader *harness.Replica) {
 	})
 }
 
-const scaledHead = `| workspaces | accepted, Ready, deleted in a second | CPU of leader / standby / etcd / users for each of these | the same, deleting | resident, leader / standby | of that for each workspace | the same, after restarts | heap | goroutines | kill -9 until Ready: median (max) | SIGTERM until Ready | sweep | users' p99 before / until swept | failed | restarted and ready |
+const scaledHead = `| workspaces | accepted, Ready, deleted in a second | CPU of leader / standby / etcd / users for each of these | the same, deleting | resident, leader / standby / etcd | of that for each workspace | the same, after restarts | heap | goroutines | kill -9 until Ready: median (max) | SIGTERM until Ready | sweep | users' p99 before / until swept | failed | restarted and ready |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 `
 
@@ -204,8 +209,8 @@ func (r *scaled) String() string {
 	if len(r.starts) > 0 {
 		started = fmt.Sprintf("%s (%s)", show(median(r.starts)), show(percentile(r.starts, 100)))
 	}
-	return fmt.Sprintf("| %d | %.0f, %.0f, %.0f | %v | %v | %d / %d MiB | %.1f / %.1f KiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s / %s | %d of %d | %s |\n",
-		r.size, r.accepted, r.ready, r.deleted, r.creating, r.deleting, l.residentMiB, s.residentMiB, l.each, s.each, r.restarted[0].each, r.restarted[1].each, l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
+	return fmt.Sprintf("| %d | %.0f, %.0f, %.0f | %v | %v | %d / %d / %d MiB | %.1f / %.1f KiB | %.1f / %.1f KiB | %d / %d MiB | %d / %d | %s | %s | %s | %s / %s | %d of %d | %s |\n",
+		r.size, r.accepted, r.ready, r.deleted, r.creating, r.deleting, l.residentMiB, s.residentMiB, r.etcdMiB, l.each, s.each, r.restarted[0].each, r.restarted[1].each, l.heapMiB, s.heapMiB, l.goroutines, s.goroutines,
 		of(r.kills, func(o outage) time.Duration { return o.ready }), of(r.stops, func(o outage) time.Duration { return o.ready }), of(both, func(o outage) time.Duration { return o.sweep }),
 		show(before.p99()), show(after.p99()), before.failed+after.failed, before.n()+after.n(), started)
 }

@@ -29,7 +29,7 @@ func limitMemory(ctx context.Context) {
 // GOGC=100. Of more live heap it lets the less become garbage, in proportion, the more there is, because what a replica
 // has in memory is what the machine must have: four times the heap has twice the headroom.
 const (
-	wholeHeadroom = 512 << 20
+	wholeHeadroom = 2 << 30
 	wholePercent  = 100
 	leastPercent  = 20
 	paceEvery     = 10 * time.Second

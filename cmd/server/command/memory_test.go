@@ -6,7 +6,7 @@ import (
 )
 
 func TestALargerHeapHasMoreHeadroomButNotInProportion(t *testing.T) {
-	for live, want := range map[uint64]int{0: 100, 100 << 20: 100, 512 << 20: 100, 2 << 30: 50, 8 << 30: 25, 200 << 30: 20} {
+	for live, want := range map[uint64]int{0: 100, 100 << 20: 100, 2 << 30: 100, 8 << 30: 50, 32 << 30: 25, 200 << 30: 20} {
 		if got := collectorPercent(live); got != want {
 			t.Errorf("%d MiB of live heap: GOGC=%d, want %d", live>>20, got, want)
 		}

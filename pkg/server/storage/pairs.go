@@ -9,6 +9,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -123,7 +124,7 @@ func (p *paired) remove(ctx context.Context, key string, preconditions *storage.
 	}
 	resp, err := p.client.etcd.Kubernetes.OptimisticDelete(etcdfence.WithTransaction(ctx, etcdfence.Transaction{When: when, Then: then}),
 		p.client.config.Prefix+routed, int64(revision), kubernetes.DeleteOptions{}) //nolint:gosec // revisions of etcd are int64
-	if errors.Is(err, ErrConditionUnmet) || err == nil && !resp.Succeeded {
+	if errors.Is(err, ErrConditionUnmet) || errors.Is(err, rpctypes.ErrTooManyOps) || err == nil && !resp.Succeeded {
 		return nil, nil
 	}
 	if err != nil {
