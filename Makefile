@@ -270,7 +270,8 @@ tidy:
 .PHONY: load
 load: ## run kcp's own load test, as it is, against an installation of three shards: make load KCP=<checkout of kcp> (half an hour; less: LOAD='-load-workspaces=1000 -load-trees=flat')
 	@test -d '$(KCP)/test/load' || { echo "KCP='$(KCP)' has no test/load: give a checkout of kcp, of 2026-08 or later" >&2; exit 1; }
-	cd test/bench && $(GO) test -run '^$$' -bench 'KcpLoad$$' -benchtime 1x -timeout 180m . -kcp-load='$(abspath $(KCP))' $(LOAD)
+	@mkdir -p bin && cd '$(KCP)/test/load' && GOWORK=off $(GO) test -c -o '$(CURDIR)/bin/kcp-load' ./testing
+	cd test/bench && $(GO) test -run '^$$' -bench 'KcpLoad$$' -benchtime 1x -timeout 180m . -kcp-load='$(CURDIR)/bin/kcp-load' $(LOAD)
 
 .PHONY: bench
 bench: ## measure failover (beside others; in each mode of election; of leaders that hang, are large or cut off; what users notice), idle cost, start, memory, fencing, supervision and a thousand terms (more than two hours; less: make bench BENCH="-kills=9 -failovers=2 -before=9s")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Waits knows since when something is awaited, by key. The zero value is ready for use. All methods may be called at any
-// time on any goroutine.
+// Waits knows since when something is awaited, by key. The zero value is ready for use. All methods may be called at
+// any time on any goroutine.
 type Waits[K comparable] struct {
 	mu    sync.Mutex
 	since map[K]time.Time

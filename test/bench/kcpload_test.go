@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	kcpCheckout    = flag.String("kcp-load", "", "a checkout of kcp, whose test/load is run")
+	kcpLoad        = flag.String("kcp-load", "", "kcp's load test, compiled")
 	loadWorkspaces = flag.Int("load-workspaces", 10000, "how many workspaces kcp's load test creates")
 	loadQPS        = flag.Float64("load-qps", 60, "how many it creates in a second, and exports, and bindings")
 	loadCRUD       = flag.Float64("load-crud", 150, "in how many of them it creates, reads, changes and deletes an object, in a second")
@@ -35,24 +35,18 @@ var (
 // The test creates workspaces at a rate, whatever becomes of them, and asks every 500 ms whether each is Ready: so much
 // is in its figures.
 func BenchmarkKcpLoad(b *testing.B) {
-	if *kcpCheckout == "" {
-		b.Fatal("no checkout of kcp: make load KCP=<directory>")
+	if *kcpLoad == "" {
+		b.Fatal("no load test of kcp: make load KCP=<checkout of kcp> compiles it, and runs this with -kcp-load")
 	}
 	began := time.Now()
 	if _, err := build(); err != nil {
 		b.Fatal(err)
 	}
-	program := filepath.Join(b.TempDir(), "load")
-	compile := exec.CommandContext(b.Context(), "go", "test", "-C", filepath.Join(*kcpCheckout, "test", "load"), "-c", "-o", program, "./testing")
-	compile.Env, compile.Stdout, compile.Stderr = append(os.Environ(), "GOWORK=off"), os.Stderr, os.Stderr
-	if err := compile.Run(); err != nil {
-		b.Fatalf("cannot compile kcp's load test: %v", err)
-	}
 	tests := strings.Split(*loadTests, ",")
 	var rows string
 	for tree := range strings.SplitSeq(*loadTrees, ",") {
 		b.Run(tree, func(b *testing.B) {
-			l := startLoaded(b, program, tree)
+			l := startLoaded(b, tree)
 			rows += l.footprint(b, "before")
 			for _, test := range tests {
 				l.run(b, test)
@@ -70,18 +64,17 @@ func BenchmarkKcpLoad(b *testing.B) {
 // loaded is an installation under kcp's load test.
 type loaded struct {
 	*harness.Installation
-	front         *harness.Front
-	tree, program string
-	config        string
+	front        *harness.Front
+	tree, config string
 }
 
-func startLoaded(b *testing.B, program, tree string) *loaded {
+func startLoaded(b *testing.B, tree string) *loaded {
 	b.Helper()
 	var others []string
 	for n := 2; n <= *loadShards; n++ {
 		others = append(others, fmt.Sprintf("shard-%d", n))
 	}
-	l := &loaded{Installation: harness.InstallLong(b, others...), tree: tree, program: program}
+	l := &loaded{Installation: harness.InstallLong(b, others...), tree: tree}
 	l.front = l.StartFront()
 	params, err := json.Marshal(map[string]any{"params": map[string]any{
 		"workspaceCount": *loadWorkspaces, "workspaceTreeType": tree, "createWorkspaceQPS": *loadQPS, "crudConfigMapQPS": *loadCRUD,
@@ -104,7 +97,7 @@ func (l *loaded) run(b *testing.B, test string) {
 		b.Fatal(err)
 	}
 	defer func() { _ = said.Close() }()
-	cmd := exec.CommandContext(b.Context(), l.program, "-test.run", "^"+test+"$", "-test.timeout", "3h", "-test.v", "--config="+l.config)
+	cmd := exec.CommandContext(b.Context(), *kcpLoad, "-test.run", "^"+test+"$", "-test.timeout", "3h", "-test.v", "--config="+l.config)
 	cmd.Env = append(os.Environ(), "FRONTPROXY_KUBECONFIG="+l.Kubeconfig())
 	cmd.Stdout, cmd.Stderr = said, said
 	failed := cmd.Run()

@@ -61,7 +61,8 @@ func paceCollector() (stop func()) {
 			case <-tick.C:
 			}
 			metrics.Read(heap)
-			if percent := collectorPercent(heap[0].Value.Uint64()); percent != now { // to set it stops all goroutines for a moment
+			// to set it stops all goroutines for a moment
+			if percent := collectorPercent(heap[0].Value.Uint64()); percent != now {
 				debug.SetGCPercent(percent)
 				now = percent
 			}

@@ -245,8 +245,8 @@ func (c *controller) createNamespaces(ctx context.Context, names []string) error
 	return nil
 }
 
-// ownerIsLate is for how long the cache may lack the Workspace of a cluster that is Ready, before the server is asked for
-// it. Both may have come in one transaction, or gone, and one of the two events is first.
+// ownerIsLate is for how long the cache may lack the Workspace of a cluster that is Ready, before the server is asked
+// for it. Both may have come in one transaction, or gone, and one of the two events is first.
 const ownerIsLate = 5 * time.Second
 
 // awaitsOwner reports whether the Workspace of lc is about to come, or lc about to go. It queues the cluster again.

@@ -22,8 +22,8 @@ type Pairs struct {
 	shards          *shards
 }
 
-// NewPairs returns the Pairs of a shard. others is nil for one that is alone. complete does to a new LogicalCluster what
-// admission does.
+// NewPairs returns the Pairs of a shard. others is nil for one that is alone. complete does to a new LogicalCluster
+// what admission does.
 func NewPairs(shard, baseURL string, informers controllers.Informers, others *controllers.Shards, complete func(*corev1alpha1.LogicalCluster)) *Pairs {
 	of := controllers.Deps{Shard: shard, Shards: others}
 	return &Pairs{baseURL: baseURL, complete: complete, logicalClusters: informers.LogicalClusters, shards: newShards(shard, informers, of.Others())}

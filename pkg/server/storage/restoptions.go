@@ -42,8 +42,9 @@ const countInterval = time.Minute
 // The estimate of the sizes of lists keeps each key a second time. It is for upstream's priority and fairness, which
 // is not used: what a list costs is known by cluster (see tally).
 //
-// The detection of inconsistent caches reads and decodes all that is stored every five to eight minutes, on each replica,
-// which for a million workspaces is most of what it does. Of what it finds it tells the log, and the snapshots.
+// The detection of inconsistent caches reads and decodes all that is stored every five to eight minutes, on each
+// replica, which for a million workspaces is most of what it does. Of what it finds it tells the log, and the
+// snapshots.
 //
 // --feature-gates can bring them back.
 func init() {

@@ -36,11 +36,11 @@ const (
 // the first one, and gets three requests at most.
 //
 // A read of one key can always be tried again. So can a transaction whose first write is to a key on condition that the
-// key is at a given revision: at most one of its tries is executed, whenever it arrives, because it makes the condition of the
-// others false. If a later try fails and an earlier one is never answered, that one may have been executed, or somebody
-// else may have changed the key, perhaps even to the same value. Then the error says that the outcome is unknown. A
-// creation is different: if the key is deleted again before a late try arrives, that try brings it back. So a creation
-// is sent once, and if no answer comes, the key is read.
+// key is at a given revision: at most one of its tries is executed, whenever it arrives, because it makes the condition
+// of the others false. If a later try fails and an earlier one is never answered, that one may have been executed, or
+// somebody else may have changed the key, perhaps even to the same value. Then the error says that the outcome is
+// unknown. A creation is different: if the key is deleted again before a late try arrives, that try brings it back. So
+// a creation is sent once, and if no answer comes, the key is read.
 //
 // Ranges are sent once, because long lists take time.
 type tries struct {
@@ -301,8 +301,8 @@ func (t *triedTxn) reads() bool {
 	return true
 }
 
-// expected returns the revision that the transaction requires of the key that it writes first. ok is false for any other
-// transaction.
+// expected returns the revision that the transaction requires of the key that it writes first. ok is false for any
+// other transaction.
 func (t *triedTxn) expected() (revision int64, ok bool) {
 	if len(t.then) == 0 || t.then[0].IsTxn() || t.then[0].RangeBytes() != nil {
 		return 0, false

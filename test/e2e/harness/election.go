@@ -122,8 +122,8 @@ func (r *Replica) CreateWorkspace(name string) {
 }
 
 // TryCreateWorkspace is CreateWorkspace that returns its error. It applies the Workspace, so that it is the leader who
-// makes its logical cluster: a plain creation would leave nothing to do. So a Workspace that is Ready says that somebody
-// leads and works.
+// makes its logical cluster: a plain creation would leave nothing to do. So a Workspace that is Ready says that
+// somebody leads and works.
 func (r *Replica) TryCreateWorkspace(ctx context.Context, name string) error {
 	_, err := r.Dynamic("root").Resource(Workspaces).Apply(ctx, name, NewWorkspace(name), metav1.ApplyOptions{FieldManager: "e2e"}) //nolint:contextcheck // the user is let in for the whole test
 	return err
