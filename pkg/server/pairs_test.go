@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -226,4 +228,36 @@ func TestAWorkspaceThatIsDeletedLeavesNothing(t *testing.T) {
 	if all := p.clusters(); len(all) != 3 {
 		t.Errorf("logical clusters %v are there, and three deletions were refused", all)
 	}
+}
+
+// What is written together is encrypted as what is written alone, each by its own key in etcd.
+func TestAWorkspaceAndItsLogicalClusterAreEncrypted(t *testing.T) {
+	root, way := t.TempDir(), etcdtest.Start(t)
+	start := func() *pairing {
+		cfg := withController(t, config(t, root), nil)
+		cfg.EmbeddedEtcd, cfg.Etcd = nil, way
+		cfg.EncryptionConfigFile = write(t, filepath.Join(root, "encryption.yaml"), fmt.Sprintf(
+			`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [{"resources": ["workspaces.tenancy.kcp.io", "logicalclusters.core.kcp.io"], "providers": [{"aescbc": {"keys": [{"name": "one", "secret": %q}]}}]}]}`,
+			base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))))
+		at := catalogue(t, cfg)
+		p := &pairing{&operator{t, at}, etcdtest.Client(t, way)}
+		p.until("root is Ready", func() bool { return at.phase("root") == "Ready" })
+		return p
+	}
+	p := start()
+	p.create("a")
+	cluster := p.ready("a")
+	for _, key := range append(p.stored("/workspaces/root/a"), p.stored("/"+cluster+"/")...) {
+		kv := must(p.etcd.Get(t.Context(), key))(p.operator).Kvs[0]
+		if !strings.HasPrefix(string(kv.Value), "k8s:enc:aescbc:v1:one:") {
+			t.Errorf("%s is stored as %.60q", key, kv.Value)
+		}
+	}
+	if err := p.at.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	p = start() // which reads both from etcd
+	p.ready("a")
+	p.delete("a")
+	p.until("nothing is left", func() bool { return len(p.stored("/"+cluster+"/"))+len(p.stored("/workspaces/root/a")) == 0 })
 }

@@ -26,6 +26,8 @@ var (
 	loadCRUD       = flag.Float64("load-crud", 150, "in how many of them it creates, reads, changes and deletes an object, in a second")
 	loadTrees      = flag.String("load-trees", "symmetric,flat", "how the workspaces are arranged, one installation after the other")
 	loadTests      = flag.String("load-tests", "TestWorkspaceCreation,TestWorkspaceSimpleCRUD,TestAPISharing", "its tests, in this order, against the first installation; only the first test against others")
+	loadProfiles   = flag.String("load-profiles", "", "a directory for heap profiles of the root shard's leader, one for each row about what is used")
+	loadRest       = flag.Duration("load-rest", 0, "for how long to wait once all workspaces are deleted, to look again at what is left")
 	loadShards     = flag.Int("load-shards", 3, "how many shards the installation has")
 )
 
@@ -54,6 +56,10 @@ func BenchmarkKcpLoad(b *testing.B) {
 			}
 			took := l.deleteAll(b)
 			rows += l.footprint(b, fmt.Sprintf("all deleted, in %s", show(took)))
+			if *loadRest > 0 {
+				time.Sleep(*loadRest)
+				rows += l.footprint(b, fmt.Sprintf("%s later", *loadRest))
+			}
 			b.ReportMetric(0, "ns/op")
 		})
 		tests = tests[:1]
@@ -66,6 +72,7 @@ type loaded struct {
 	*harness.Installation
 	front        *harness.Front
 	tree, config string
+	profiled     int
 }
 
 func startLoaded(b *testing.B, tree string) *loaded {
@@ -204,5 +211,11 @@ func (l *loaded) footprint(b *testing.B, after string) string {
 	}
 	row := fmt.Sprintf("| %s | %s | %d | %d / %d MiB | %d / %d MiB | %d MiB |\n", l.tree, after, n, heap[0], heap[1], resident[0], resident[1], etcds)
 	progress("%s", strings.TrimSpace(row))
+	if *loadProfiles != "" {
+		l.profiled++
+		if err := l.Root.Leader(b).SaveProfile("heap?gc=1", filepath.Join(*loadProfiles, fmt.Sprintf("heap-%s-%d.pprof", l.tree, l.profiled))); err != nil {
+			progress("%v", err)
+		}
+	}
 	return row
 }

@@ -46,7 +46,8 @@ func (d *Data) shard(etcd *harness.Etcd) *harness.Shard {
 func Shard(etcd *harness.Etcd, encryption string) *harness.Shard {
 	shard := harness.NewShard(etcd.URL).Renewed()
 	shard.Name, shard.Prefix, shard.Timings = Name, Prefix, harness.Default
-	shard.Args = []string{"--encryption-provider-config=" + encryption}
+	// What it tells of its capacity follows from its flags, whose default was 100,000 before 0.3.0.
+	shard.Args = []string{"--encryption-provider-config=" + encryption, "--shard-capacity=100000"}
 	return shard
 }
 

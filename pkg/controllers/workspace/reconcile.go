@@ -27,8 +27,8 @@ import (
 //	new -> schedule (finalizer, shard, cluster, URL: one write) -> create LogicalCluster -> confirm -> report phase
 //	deleted -> remove LogicalCluster -> confirm that it is gone -> release (finalizer removed)
 //
-// In a shard that is alone most Workspaces are created and deleted in one transaction with their LogicalCluster
-// (Pairs), and nothing is left to do.
+// Most Workspaces whose cluster is on this shard are created and deleted in one transaction with it (Pairs), and
+// nothing is left to do.
 //
 // If another shard has the cluster, it creates and removes the LogicalCluster itself: it watches the Workspace. This
 // shard watches the LogicalCluster in turn, and follows if that is deleted by itself.
