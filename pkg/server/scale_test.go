@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -193,10 +192,14 @@ func TestNothingIsCreatedInAWorkspaceThatGoes(t *testing.T) {
 	for n, cluster := range all {
 		var creating sync.WaitGroup
 		var err error
+		begins := make(chan struct{})
 		creating.Go(func() {
-			time.Sleep(time.Duration(n) * 50 * time.Microsecond)
+			close(begins)
 			_, err = kube.CoreV1().ConfigMaps("default").Create(in(u, cluster), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
 		})
+		if n%2 == 0 { // the creation is a little ahead of the deletion, or behind it
+			<-begins
+		}
 		u.delete(names[n])
 		creating.Wait()
 		switch {

@@ -112,6 +112,9 @@ func (t Tally) Watch(events []*clientv3.Event) { t.t.watch(events) }
 // Tell logs changes that were made together.
 func (t Tally) Tell(ctx context.Context, events []*clientv3.Event) { t.t.together.tell(ctx, events) }
 
+// ListedAll is tally.listedAll.
+func (t Tally) ListedAll() bool { return t.t.listedAll() }
+
 // In returns what a cluster has.
 func (t Tally) In(cluster logicalcluster.Name) Amount { return t.t.in(cluster) }
 

@@ -59,10 +59,10 @@ func (p *paired) Create(ctx context.Context, key string, obj, out runtime.Object
 	if err != nil {
 		return fmt.Errorf("the LogicalCluster of workspace %s: %w", ws.Name, err)
 	}
-	ctx = withMore(ctx, more{Transaction: etcdfence.Transaction{
+	ctx = etcdfence.WithTransaction(context.WithValue(ctx, besideKey{}, len(data)), etcdfence.Transaction{
 		When: []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(other), "=", 0)},
 		Then: []clientv3.Op{clientv3.OpPut(other, string(data))},
-	}, bytes: len(data)})
+	})
 	return p.Interface.Create(ctx, key, begun, out, ttl)
 }
 
@@ -142,8 +142,8 @@ func deletes(ctx context.Context) bool {
 // emptied returns the comparisons by which a logical cluster holds nothing but its LogicalCluster, and the deletion of
 // that. when is nil if it holds something, or may do so.
 //
-// etcd reads all that is in a range that it compares. So that this is next to nothing, the tally is asked first, and
-// etcd for one object of each resource that is not tallied.
+// etcd reads all that is in a range that it compares. So that this is next to nothing, the tallies are asked first, and
+// etcd for one object of each resource of which they know nothing: Events, and all while the caches are being filled.
 func (c *Client) emptied(ctx context.Context, lc *corev1alpha1.LogicalCluster) (when []clientv3.Cmp, then []clientv3.Op, err error) {
 	cluster, objects := logicalcluster.From(lc), c.clusterObjects.Load()
 	key, err := objects.key(cluster)
@@ -159,12 +159,12 @@ func (c *Client) emptied(ctx context.Context, lc *corev1alpha1.LogicalCluster) (
 	}
 	when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 	var untallied []schema.GroupVersionResource
-	for any := range c.prefixes.Range {
-		resource := any.(schema.GroupResource)
+	for stored := range c.prefixes.Range {
+		resource := stored.(schema.GroupResource)
 		if resource == corev1alpha1.Resource("logicalclusters") {
 			continue
 		}
-		if !c.tallies.has(resource) {
+		if !c.tallies.know(resource) {
 			untallied = append(untallied, resource.WithVersion(""))
 		}
 		prefix, err := c.contents(resource, cluster)
@@ -212,21 +212,12 @@ func (o *clusterObjects) encode(ctx context.Context, lc *corev1alpha1.LogicalClu
 	return key, data, err
 }
 
-// more is what is written beside an object, in one transaction with it.
-type more struct {
-	etcdfence.Transaction
-	bytes int
-}
-
-type moreKey struct{}
-
-func withMore(ctx context.Context, m more) context.Context {
-	return context.WithValue(etcdfence.WithTransaction(ctx, m.Transaction), moreKey{}, m.bytes)
-}
+// besideKey is the context key of how many bytes are written beside an object, in one transaction with it.
+type besideKey struct{}
 
 // bytesIn returns how many bytes a write in ctx has: those of its object, and those beside it.
 func bytesIn(ctx context.Context, object int) int {
-	beside, _ := ctx.Value(moreKey{}).(int)
+	beside, _ := ctx.Value(besideKey{}).(int)
 	return object + beside
 }
 

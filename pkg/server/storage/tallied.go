@@ -79,11 +79,12 @@ func (t *tallies) add(resource schema.GroupResource, prefix string, saw func(log
 	return made
 }
 
-// has reports whether there is a tally for a resource.
-func (t *tallies) has(resource schema.GroupResource) bool {
+// know reports whether there is a tally for a resource that has listed all of it.
+func (t *tallies) know(resource schema.GroupResource) bool {
 	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.of[resource] != nil
+	of := t.of[resource]
+	t.mu.RUnlock()
+	return of != nil && of.listedAll()
 }
 
 // Stored returns how much of a resource a logical cluster has, or all clusters together with clusters.Wildcard. It lags

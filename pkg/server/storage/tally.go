@@ -63,6 +63,13 @@ func (t *tally) in(cluster logicalcluster.Name) Amount {
 	return t.counts.of[cluster]
 }
 
+// listedAll reports whether the first list has ended. Until then nothing is known of any cluster.
+func (t *tally) listedAll() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.revision > 0
+}
+
 // begin is called when a list of everything begins.
 func (t *tally) begin() {
 	t.mu.Lock()

@@ -199,3 +199,17 @@ func heap() uint64 {
 	goruntime.ReadMemStats(&stats)
 	return stats.HeapAlloc
 }
+
+// A cluster of which nothing is listed yet is not taken for one that has nothing.
+func TestATallyKnowsNothingBeforeItsFirstList(t *testing.T) {
+	tally := storage.NewTally("/registry/core/configmaps")
+	if tally.ListedAll() {
+		t.Error("it has listed nothing")
+	}
+	if tally.ListInterrupted(nil); tally.ListedAll() {
+		t.Error("its list was interrupted")
+	}
+	if tally.List(7); !tally.ListedAll() {
+		t.Error("it has listed all")
+	}
+}
