@@ -52,7 +52,21 @@ func From(ctx context.Context) (logicalcluster.Name, bool) {
 // separated by colons of which the first is "system". (logicalcluster.Name.IsValid accepts anything that begins with
 // "system:".)
 func IsValidName(name logicalcluster.Name) bool {
-	return name.IsValid() && name.Path().IsValid()
+	return isLabel(name.String()) || IsSystem(name) && name.Path().IsValid()
+}
+
+// isLabel reports whether a name without colons is valid, as upstream's regular expression has it. A replica asks for
+// each object of its lists, and of its keys.
+func isLabel(name string) bool {
+	if len(name) < 2 || len(name) > 63 || name[0] == '-' || name[len(name)-1] == '-' {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
 }
 
 // IsSystem reports whether a cluster always exists and has no LogicalCluster.

@@ -218,6 +218,12 @@ func (i *Informer[T]) become(k Key, obj T) {
 	i.tell(change[T]{old: old, new: obj})
 }
 
+// begin stores the first obj under k, and tells the handlers. The caller holds mu.
+func (i *Informer[T]) begin(k Key, obj T) {
+	i.objects.set(k, obj)
+	i.tell(change[T]{new: obj})
+}
+
 // vanish removes the object under k and tells the handlers that last was its last state. The caller holds mu.
 func (i *Informer[T]) vanish(k Key, last T) {
 	if _, ok := i.objects.get(k); !ok {
@@ -295,8 +301,12 @@ func (in *intake[T]) Replace(list []any, _ string) error {
 			}
 		}
 	}
+	become := i.become
+	if i.objects.byKey.Len() == 0 { // a first list may have a million objects: nothing needs to be looked up
+		become = i.begin
+	}
 	for _, e := range listed { // in the order of the list, which is that of keys: so the tree grows at its end
-		i.become(e.key, e.obj)
+		become(e.key, e.obj)
 	}
 	select {
 	case <-i.synced:

@@ -1,6 +1,11 @@
 package clusters
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+)
 
 func TestANameIsOneSegmentForEverybody(t *testing.T) {
 	for name, want := range map[string]bool{
@@ -12,4 +17,19 @@ func TestANameIsOneSegmentForEverybody(t *testing.T) {
 			t.Errorf("%q: %v, want %v", name, got, want)
 		}
 	}
+}
+
+func FuzzAClusterIsNamedAsUpstreamHasIt(f *testing.F) {
+	for _, name := range []string{
+		"", "a", "ab", "root", "a-b", "-a", "a-", "a--b", "A1", "a.b", "a_b", "1a", "root:org", "system:", "system:admin", "system:a:b", "system:-", "system",
+		"*", "ä1", "ab\n", "a\x00b", strings.Repeat("a", 63), strings.Repeat("a", 64), "system:" + strings.Repeat("a", 64),
+	} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		name := logicalcluster.Name(text)
+		if got, want := IsValidName(name), name.IsValid() && name.Path().IsValid(); got != want {
+			t.Errorf("%q: %v, upstream: %v", text, got, want)
+		}
+	})
 }
