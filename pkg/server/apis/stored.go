@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// storedCodecs decode what the storage has written. They do not parse an object of JSON once more to find out its kind,
-// as upstream's do: that was a fifth of decoding, which is most of what a replica does at its start with many objects.
+// storedCodecs decode what the storage has written. Decoding is most of what a replica does at its start with many
+// objects. An object of JSON is not parsed once more to find out its kind, as upstream's codecs do, and it is parsed by
+// a quicker decoder.
 type storedCodecs struct{ serializer.CodecFactory }
 
 // SupportedMediaTypes implements runtime.StorageSerializer.
@@ -19,7 +20,7 @@ func (c storedCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	infos := slices.Clone(c.CodecFactory.SupportedMediaTypes())
 	for i := range infos {
 		if infos[i].MediaType == runtime.ContentTypeJSON {
-			infos[i].Serializer = json.NewSerializerWithOptions(leadingKind{}, Scheme, Scheme, json.SerializerOptions{})
+			infos[i].Serializer = quick{json.NewSerializerWithOptions(leadingKind{}, Scheme, Scheme, json.SerializerOptions{})}
 		}
 	}
 	return infos
@@ -31,19 +32,25 @@ type leadingKind struct{ json.SimpleMetaFactory }
 
 // Interpret implements json.MetaFactory.
 func (m leadingKind) Interpret(data []byte) (*schema.GroupVersionKind, error) {
+	if kind, ok := plainKind(data); ok {
+		return &kind, nil
+	}
+	return m.SimpleMetaFactory.Interpret(data)
+}
+
+// plainKind returns the kind that the first bytes of an object tell. It is not ok if they are not what Go's types begin
+// with.
+func plainKind(data []byte) (none schema.GroupVersionKind, ok bool) {
 	kind, rest, ok := leading(data, `{"kind":"`)
 	if !ok {
-		return m.SimpleMetaFactory.Interpret(data)
+		return none, false
 	}
 	version, rest, ok := leading(rest, `,"apiVersion":"`)
 	if !ok || len(rest) == 0 || rest[0] != ',' && rest[0] != '}' {
-		return m.SimpleMetaFactory.Interpret(data)
+		return none, false
 	}
 	gv, err := schema.ParseGroupVersion(version)
-	if err != nil {
-		return nil, err
-	}
-	return &schema.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}, nil
+	return gv.WithKind(kind), err == nil && kind != "" && gv.Version != ""
 }
 
 // leading returns the string that follows a prefix, and what follows its quote. It is not ok if the string is not as
