@@ -67,12 +67,9 @@ func (s *sound) GetList(ctx context.Context, key string, opts storage.ListOption
 	return nil
 }
 
-// pageOfCache is how many objects a watch cache asks for at a time.
-const pageOfCache = 10_000
-
-// isOfAll reports whether a list is the first page of what a watch cache begins with: of everything.
+// isOfAll reports whether a list is what a watch cache begins with: of everything.
 func (s *sound) isOfAll(key string, p storage.SelectionPredicate) bool {
-	return p.Empty() && p.Continue == "" && (p.Limit == 0 || p.Limit >= pageOfCache) && strings.TrimSuffix(key, "/") == s.prefix
+	return p.Empty() && p.Continue == "" && p.Limit == 0 && strings.TrimSuffix(key, "/") == s.prefix
 }
 
 func objectAt(items reflect.Value, i int) (runtime.Object, bool) {

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync"
 
@@ -29,13 +30,19 @@ func tallyFrom(ctx context.Context) *tally {
 	return t
 }
 
-// GetList lists a page of all objects. The watch cache asks for nothing else.
+// GetList lists all objects, though the watch cache asks for pages of them, and for nothing else. Where etcd streams,
+// it counts what remains at the end of each page, which took it longer than all it read. Otherwise countedPages bounds
+// what is read at once.
 func (t *tallied) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, tallyKey{}, t.tally))
 	defer cancel() // ends a stream that was not read to its end
-	if opts.Predicate.Continue == "" {
-		t.tally.begin()
+	opts.Predicate.Limit = 0
+	if stats, err := t.Interface.Stats(ctx); err == nil {
+		if err := makeRoom(list, stats.ObjectCount); err != nil {
+			return err
+		}
 	}
+	t.tally.begin()
 	if err := t.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
@@ -43,14 +50,21 @@ func (t *tallied) GetList(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return fmt.Errorf("a list of %T: %w", list, err)
 	}
-	if of.GetContinue() != "" {
-		return nil
-	}
 	revision, err := strconv.ParseInt(of.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return fmt.Errorf("the revision of a list of %T: %w", list, err)
 	}
 	t.tally.end(revision)
+	return nil
+}
+
+// makeRoom lets a list take so many items. To grow with them took a tenth of reading a million.
+func makeRoom(list runtime.Object, items int64) error {
+	pointer, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return err
+	}
+	reflect.ValueOf(pointer).Elem().Grow(int(items))
 	return nil
 }
 
@@ -117,13 +131,21 @@ func (t *tallies) feed(etcd *kubernetes.Client) {
 	etcd.Watcher = &countedWatches{etcd.Watcher, t}
 }
 
+// pageOfCache is how many objects of a watch cache's list are read at once.
+const pageOfCache = 10_000
+
 // countedPages counts lists that are read page by page.
 type countedPages struct{ kubernetes.Interface }
 
-// List implements kubernetes.Interface.
+// List implements kubernetes.Interface. Of a list of everything it returns a page, and upstream's store asks for the
+// next one.
 func (c *countedPages) List(ctx context.Context, prefix string, opts kubernetes.ListOptions) (kubernetes.ListResponse, error) {
+	t := tallyFrom(ctx)
+	if t != nil {
+		opts.Limit = pageOfCache
+	}
 	page, err := c.Interface.List(ctx, prefix, opts)
-	if t := tallyFrom(ctx); t != nil && err == nil {
+	if t != nil && err == nil {
 		t.list(page.Kvs)
 	}
 	return page, err

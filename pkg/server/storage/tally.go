@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"sync"
-	"unique"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -131,8 +130,8 @@ func (c *counts) add(cluster []byte, by Amount) {
 		delete(c.of, logicalcluster.Name(cluster))
 	case known:
 		c.of[logicalcluster.Name(cluster)] = has
-	default: // the tallies of all resources share the names
-		c.of[unique.Make(logicalcluster.Name(cluster)).Value()] = has
+	default:
+		c.of[logicalcluster.Name(cluster)] = has
 	}
 }
 
