@@ -294,6 +294,8 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzNoURLEscapesItsCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server -run '^$$' -fuzz FuzzNobodyIsAnsweredOutsideOfTheirCluster -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzStorageKeyStaysInItsCluster -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzAClusterIsNamedAsUpstreamHasIt -fuzztime $(or $(CHAOS),1)m
+	$(GO) test ./pkg/server/apis -run '^$$' -fuzz FuzzWhatIsStoredAsJSON -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/routing -run '^$$' -fuzz FuzzSplitPath -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/clusters -run '^$$' -fuzz FuzzKeysOfTwoClustersNeverMeet -fuzztime $(or $(CHAOS),1)m
 	$(GO) test ./pkg/server/custom -run '^$$' -fuzz FuzzWhatADefinitionSays -fuzztime $(or $(CHAOS),1)m

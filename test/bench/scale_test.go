@@ -17,10 +17,12 @@ import (
 )
 
 var (
-	sizes     = flag.String("sizes", "0,10000,100000", "how many workspaces are in the shard, one measurement after the other")
-	profiles  = flag.String("scale-profiles", "", "a directory for profiles, with each number of workspaces: heaps, and the CPU of the leader while the workspaces are created")
-	created   = flag.Int("scale-created", 2000, "how many workspaces are created at once, and deleted again, with each number of workspaces")
-	scaleEach = flag.Int("scale-failovers", 10, "how many leaders to kill, and how many to ask to stop, with each number of workspaces")
+	sizes      = flag.String("sizes", "0,10000,100000", "how many workspaces are in the shard, one measurement after the other")
+	profiles   = flag.String("scale-profiles", "", "a directory for profiles, with each number of workspaces: heaps, and the CPU of the leader while the workspaces are created")
+	created    = flag.Int("scale-created", 2000, "how many workspaces are created at once, and deleted again, with each number of workspaces")
+	scaleKills = flag.Int("scale-kills", 10, "how many leaders to kill, with each number of workspaces")
+	scaleStops = flag.Int("scale-stops", 10, "how many leaders to ask to stop, with each number of workspaces")
+	scaleStill = flag.Bool("scale-still", false, "copy workspaces while no replica runs: a million takes minutes then, but all replicas are restarted ones")
 )
 
 // BenchmarkAtScale is what a shard costs, and how soon it does what users ask for, with more and more workspaces in it
@@ -56,10 +58,10 @@ func BenchmarkAtScale(b *testing.B) {
 		r.profile(m.leader, "heap?gc=1", "heap-leader")
 		r.profile(m.standby, "heap?gc=1", "heap-standby")
 		m.throughput(b, r, size, *created)
-		for range *scaleEach {
+		for range *scaleKills {
 			r.failOver(b, m, syscall.SIGKILL, &r.kills)
 		}
-		for range *scaleEach {
+		for range *scaleStops {
 			r.failOver(b, m, syscall.SIGTERM, &r.stops)
 		}
 		r.restarted = r.resident(m, rows[0])
@@ -138,8 +140,7 @@ func (r *scaled) failOver(b *testing.B, m *machine, s syscall.Signal, to *[]outa
 	o := outage{
 		ready: watching.until(b, name, isReady).Sub(signalled),
 	}
-	r.settled(b, m.standby)
-	swept := time.Now()
+	swept := r.settled(b, m.standby)
 	o.sweep = swept.Sub(signalled)
 	users.end()
 	o.before, o.after = users.within(signalled.Add(-5*time.Second), signalled), users.within(signalled, swept)
@@ -175,12 +176,21 @@ func (r *scaled) failOver(b *testing.B, m *machine, s syscall.Signal, to *[]outa
 
 func clock(t time.Time) string { return t.Format("15:04:05.000000") }
 
-// settled waits until the leader's controllers have nothing to do any more.
-func (r *scaled) settled(b *testing.B, leader *harness.Replica) {
+// settled waits until the leader's controllers have nothing to do any more, and returns since when. A new leader's tell
+// only after a second that they have something to do.
+func (r *scaled) settled(b *testing.B, leader *harness.Replica) (since time.Time) {
 	b.Helper()
 	harness.EventuallyIn(b, 10*time.Minute, "the sweep has ended", func() bool {
-		return leader.MetricSum("regent_controller_sweeping") == 0 && leader.MetricSum("workqueue_depth") == 0
+		if leader.MetricSum("regent_controller_sweeping")+leader.MetricSum("workqueue_depth") > 0 {
+			since = time.Time{}
+			return false
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return time.Since(since) > 2*time.Second
 	})
+	return since
 }
 
 const scaledHead = `| workspaces | accepted, Ready, deleted in a second | CPU of leader / standby / etcd / users for each of these | the same, deleting | resident, leader / standby / etcd | of that for each workspace | the same, after restarts | heap | goroutines | kill -9 until Ready: median (max) | SIGTERM until Ready | sweep | users' p99 before / until swept | failed | restarted and ready |

@@ -3,7 +3,9 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,8 +26,9 @@ import (
 const (
 	// creators is how many workspaces are created at once, and how many are deleted at once.
 	creators = 16
-	// copiers is how many workspaces are copied at once.
-	copiers = 64
+	// copiers is how many workspaces are copied at once, and batch how many writes of them are one transaction
+	// while no replica runs.
+	copiers, batch = 64, 100
 )
 
 // workspaceName has the same length for all: what is stored is partly protobuf, which says how long names are.
@@ -50,7 +53,11 @@ func (m *machine) fill(b *testing.B, r *scaled, from, to int) {
 	}
 	stored := m.stored(b)
 	progress("a workspace is %d objects", len(stored.puts))
-	m.copy(b, stored, from, to)
+	if *scaleStill {
+		m.whileStill(b, func() { m.copyMany(b, stored, from, to) })
+	} else {
+		m.copy(b, stored, from, to)
+	}
 	for _, replica := range []*harness.Replica{m.leader, m.standby} {
 		harness.EventuallyIn(b, time.Hour, "it has seen the workspaces", func() bool {
 			client := replica.Dynamic("root").Resource(harness.Workspaces)
@@ -75,6 +82,45 @@ func (m *machine) copy(b *testing.B, stored workspaceStored, from, to int) {
 						b.Errorf("workspace %d: %v", n, err)
 						return
 					}
+				}
+			}
+		})
+	}
+	if copying.Wait(); b.Failed() {
+		b.FailNow()
+	}
+}
+
+// whileStill does something while no replica runs.
+func (m *machine) whileStill(b *testing.B, do func()) {
+	b.Helper()
+	for _, replica := range []*harness.Replica{m.standby, m.leader} {
+		replica.Signal(syscall.SIGTERM)
+		replica.Wait()
+	}
+	do()
+	for _, replica := range []*harness.Replica{m.leader, m.standby} {
+		replica.Again()
+		harness.EventuallyIn(b, 10*time.Minute, "the replica is ready", func() bool { return replica.Status("/readyz") == http.StatusOK })
+	}
+	m.awaitStandby(b)
+}
+
+// copyMany is copy while no replica runs, whose watches would miss what is written together.
+func (m *machine) copyMany(b *testing.B, stored workspaceStored, from, to int) {
+	b.Helper()
+	etcd := m.etcd.Client(b)
+	perBatch := max(1, batch/len(stored.puts))
+	var copying sync.WaitGroup
+	for c := range copiers {
+		copying.Go(func() {
+			for n := from + c*perBatch; n < to && !b.Failed(); n += copiers * perBatch {
+				var puts []clientv3.Op
+				for of := n; of < min(n+perBatch, to); of++ {
+					puts = append(puts, slices.Concat(stored.copied(of)...)...)
+				}
+				if _, err := etcd.Txn(b.Context()).Then(puts...).Commit(); err != nil {
+					b.Errorf("workspaces from %d on: %v", n, err)
 				}
 			}
 		})
