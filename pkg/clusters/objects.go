@@ -1,10 +1,10 @@
 package clusters
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/utils/third_party/forked/golang/btree"
@@ -47,8 +47,13 @@ func newTree[T any]() *btree.BTree[entry[T]] {
 
 // compare orders keys by cluster, then by namespace, then by name.
 func (k Key) compare(other Key) int {
-	return cmp.Or(
-		cmp.Compare(k.Cluster, other.Cluster), cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
+	if order := strings.Compare(k.Cluster.String(), other.Cluster.String()); order != 0 {
+		return order
+	}
+	if order := strings.Compare(k.Namespace, other.Namespace); order != 0 {
+		return order
+	}
+	return strings.Compare(k.Name, other.Name)
 }
 
 func (o *objects[T]) get(k Key) (T, bool) {

@@ -25,23 +25,33 @@ func limitMemory(ctx context.Context) {
 	klog.FromContext(ctx).V(2).Info("Go's garbage collector heeds a limit of memory", "bytes", limit)
 }
 
-// Up to wholeHeadroom of live heap, Go's garbage collector lets as much again become garbage before it runs: that is
-// GOGC=100. Of more live heap it lets the less become garbage, in proportion, the more there is, because what a replica
-// has in memory is what the machine must have: four times the heap has twice the headroom.
+// Go's garbage collector runs when so much has become garbage in proportion to the live heap: as much again, with
+// GOGC=100. That is too little of a small heap, which it would walk through ten times a second while users write, and
+// too much of a large one, because what a replica has in memory is what the machine must have. So a heap of less than
+// leastHeadroom has that, and above wholeHeadroom four times the heap has twice the headroom.
 const (
+	leastHeadroom = 64 << 20
 	wholeHeadroom = 2 << 30
 	wholePercent  = 100
 	leastPercent  = 20
-	paceEvery     = 10 * time.Second
+	mostPercent   = 1000
+	paceEvery     = time.Second
 )
 
 // collectorPercent returns GOGC for so many bytes of live heap.
 func collectorPercent(live uint64) int {
-	if live <= wholeHeadroom {
+	switch {
+	case live < leastHeadroom:
+		return int(min(mostPercent, wholePercent*leastHeadroom/max(live, 1)))
+	case live <= wholeHeadroom:
 		return wholePercent
 	}
 	return max(leastPercent, int(wholePercent*math.Sqrt(float64(wholeHeadroom)/float64(live))))
 }
+
+// differs reports whether two values of GOGC are so far apart that it is worth to stop all goroutines for a moment,
+// which setting it does.
+func differs(a, b int) bool { return 10*max(a-b, b-a) > b }
 
 // paceCollector keeps GOGC as the live heap wants it, until stop is called. GOGC in the environment decides otherwise.
 func paceCollector() (stop func()) {
@@ -55,16 +65,15 @@ func paceCollector() (stop func()) {
 		tick, now := time.NewTicker(paceEvery), wholePercent
 		defer tick.Stop()
 		for {
+			metrics.Read(heap)
+			if percent := collectorPercent(heap[0].Value.Uint64()); differs(percent, now) {
+				debug.SetGCPercent(percent)
+				now = percent
+			}
 			select {
 			case <-done:
 				return
 			case <-tick.C:
-			}
-			metrics.Read(heap)
-			// to set it stops all goroutines for a moment
-			if percent := collectorPercent(heap[0].Value.Uint64()); percent != now {
-				debug.SetGCPercent(percent)
-				now = percent
 			}
 		}
 	})

@@ -70,13 +70,13 @@ func (f *flows) of(ctx context.Context, who user.Info) fairness.Flow {
 	cluster, inCluster := f.clusters.Cached(ctx)
 	switch {
 	case slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup):
-		flow.Tenant, flow.Privileged = "(administrator) "+who.GetName(), true
+		flow.Tenant, flow.Privileged, flow.Background = "(administrator) "+who.GetName(), true, true
 		flow.Person = ""
 	case identity.IsMember(who):
-		flow.Tenant = "(member) " + who.GetName()
+		flow.Tenant, flow.Background = "(member) "+who.GetName(), true
 		flow.Person = ""
 	case !inCluster:
-		flow.Tenant = tenantProcess
+		flow.Tenant, flow.Background = tenantProcess, true
 	case cluster == "":
 		flow.Tenant = tenantUnknown
 	default:

@@ -64,10 +64,10 @@ func TestForWhomARequestCounts(t *testing.T) {
 		{"/clusters/x1:made:up/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann", Person: "ann"}},
 		{"/clusters/Bad/api", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann", Person: "ann"}},
 		{"/nowhere", ann, fairness.Flow{Tenant: tenantUnknown, User: "ann", Person: "ann"}},
-		{"/metrics", ann, fairness.Flow{Tenant: tenantProcess, User: "ann", Person: "ann"}},
+		{"/metrics", ann, fairness.Flow{Tenant: tenantProcess, User: "ann", Person: "ann", Background: true}},
 		{"/clusters/*/api/v1/namespaces", ann, fairness.Flow{Tenant: "*", User: "ann", Person: "ann"}},
-		{"/clusters/x1/api", &user.DefaultInfo{Name: "rita", Groups: []string{user.SystemPrivilegedGroup}}, fairness.Flow{Tenant: "(administrator) rita", User: "rita", Privileged: true}},
-		{"/clusters/*/api", &identity.MemberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, Member: pki.Member{Kind: pki.KindShard}}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "system:regent:shard:eu1"}},
+		{"/clusters/x1/api", &user.DefaultInfo{Name: "rita", Groups: []string{user.SystemPrivilegedGroup}}, fairness.Flow{Tenant: "(administrator) rita", User: "rita", Privileged: true, Background: true}},
+		{"/clusters/*/api", &identity.MemberUser{DefaultInfo: user.DefaultInfo{Name: "system:regent:shard:eu1"}, Member: pki.Member{Kind: pki.KindShard}}, fairness.Flow{Tenant: "(member) system:regent:shard:eu1", User: "system:regent:shard:eu1", Background: true}},
 	} {
 		through(t, c.url, func(ctx context.Context, filter *routing.Filter) {
 			if got := (&flows{filter}).ofRequest(ctx, flowcontrol.RequestDigest{User: c.who}); got != c.want {

@@ -73,7 +73,7 @@ func (c *Control) Handle(
 		}
 		// The writer has its answer. To take the places back later needs nothing that could outlive the
 		// server.
-		if later := c.lingers(ctx, digest.RequestInfo); later > 0 {
+		if later := c.lingers(ctx, flow.Tenant, digest.RequestInfo); later > 0 {
 			time.AfterFunc(later, leave)
 			return
 		}

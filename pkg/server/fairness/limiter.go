@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // The reasons for which a request is refused.
@@ -40,6 +41,8 @@ type Flow struct {
 	// Privileged tenants need no free place: they get in while all places are taken. They may take half of all,
 	// too.
 	Privileged bool
+	// Background tenants have clients that no user waits for: a tenant is alone beside them (see Limiter.Alone).
+	Background bool
 }
 
 // Limiter shares places. Make it with New. All methods may be called at any time on any goroutine.
@@ -52,6 +55,10 @@ type Limiter struct {
 	tenants map[string]*tenant // those that have or want places
 	persons map[string]*party  // the same
 	turns   uint64             // how many requests have got their places
+	// latest is the tenant, of those that are not in the background, that has got places last, and since when no
+	// other one has.
+	latest string
+	since  time.Time
 }
 
 // tenant is a Flow.Tenant that has or wants places.
@@ -110,6 +117,13 @@ func (l *Limiter) Enter(ctx context.Context, flow Flow, places int) (leave func(
 		}
 	}
 	return func() { l.leave(t) }, nil
+}
+
+// Alone reports whether no other tenant has got a place for so long, but for those in the background.
+func (l *Limiter) Alone(tenant string, since time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latest == tenant && time.Since(l.since) >= since
 }
 
 // bounded returns how many places a request takes that wants so many.
@@ -224,6 +238,9 @@ func (l *Limiter) fits(t *ticket, of *tenant, user *member) bool {
 func (l *Limiter) take(t *ticket, of *tenant, user *member) {
 	l.turns++
 	of.lastTurn, user.lastTurn = l.turns, l.turns
+	if t.flow.Tenant != l.latest && !t.flow.Background {
+		l.latest, l.since = t.flow.Tenant, time.Now()
+	}
 	l.give(of, user, t.places)
 }
 

@@ -72,6 +72,52 @@ func TestAWriteKeepsItsPlaceWhileItsWatchersAreTold(t *testing.T) {
 	}
 }
 
+// A tenant beside whom nobody asks has more of the CPUs for its events, and no longer than that.
+func TestATenantAloneTellsItsWatchersOfMoreWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flow := Flow{}
+		control := &Control{
+			Limiter: New(12, 100),
+			Flow:    func(context.Context, flowcontrol.RequestDigest) Flow { return flow },
+			Cost:    func(context.Context, flowcontrol.RequestDigest) int { return 1 },
+			Cluster: func(ctx context.Context) string { return ctx.Value(clusterKey{}).(string) },
+		}
+		defer control.RegisterWatch(requested(t, "a", request.RequestInfo{Verb: "watch", Resource: "configmaps"}))()
+		write := func(as Flow) (kept time.Duration) {
+			flow = as
+			req := requested(t, as.Tenant, request.RequestInfo{Verb: "create", Resource: "configmaps"})
+			info, _ := request.RequestInfoFrom(req.Context())
+			control.Handle(req.Context(), flowcontrol.RequestDigest{RequestInfo: info},
+				func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}, nil, nil, func() {})
+			for began := time.Now(); control.takenPlaces() > 0; kept = time.Since(began) {
+				time.Sleep(perWatcherAlone / 10)
+				synctest.Wait()
+			}
+			return kept
+		}
+		for n, step := range []struct {
+			after time.Duration
+			by    Flow
+			want  time.Duration
+		}{
+			{0, Flow{Tenant: "a"}, perWatcher},
+			{aloneFor / 2, Flow{Tenant: "a"}, perWatcher},
+			{aloneFor / 2, Flow{Tenant: "a"}, perWatcherAlone},
+			{0, Flow{Tenant: "controllers", Background: true}, 0},
+			{0, Flow{Tenant: "a"}, perWatcherAlone},
+			{0, Flow{Tenant: "b"}, 0},
+			{0, Flow{Tenant: "a"}, perWatcher},
+			{aloneFor - time.Millisecond, Flow{Tenant: "a"}, perWatcher},
+			{time.Millisecond, Flow{Tenant: "a"}, perWatcherAlone},
+		} {
+			time.Sleep(step.after)
+			if got := write(step.by); got != step.want {
+				t.Errorf("write %d keeps its place for %v, want %v", n, got, step.want)
+			}
+		}
+	})
+}
+
 // What is no watch of a resource is not counted.
 func TestOnlyWatchesOfResourcesAreCounted(t *testing.T) {
 	control := &Control{Cluster: func(context.Context) string { return "a" }}
