@@ -30,7 +30,7 @@ func limitMemory(ctx context.Context) {
 // too much of a large one, because what a replica has in memory is what the machine must have. So a heap of less than
 // leastHeadroom has that, and above wholeHeadroom four times the heap has twice the headroom.
 const (
-	leastHeadroom = 64 << 20
+	leastHeadroom = 128 << 20
 	wholeHeadroom = 2 << 30
 	wholePercent  = 100
 	leastPercent  = 20

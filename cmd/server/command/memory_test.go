@@ -6,7 +6,7 @@ import (
 )
 
 func TestALargerHeapHasMoreHeadroomButNotInProportion(t *testing.T) {
-	for live, want := range map[uint64]int{0: 1000, 1 << 20: 1000, 16 << 20: 400, 64 << 20: 100, 100 << 20: 100, 2 << 30: 100, 8 << 30: 50, 32 << 30: 25, 200 << 30: 20} {
+	for live, want := range map[uint64]int{0: 1000, 1 << 20: 1000, 16 << 20: 800, 64 << 20: 200, 128 << 20: 100, 2 << 30: 100, 8 << 30: 50, 32 << 30: 25, 200 << 30: 20} {
 		if got := collectorPercent(live); got != want {
 			t.Errorf("%d MiB of live heap: GOGC=%d, want %d", live>>20, got, want)
 		}

@@ -50,7 +50,7 @@ func (w *shownWatch) Stop() {
 	<-w.ended
 }
 
-// run shows events until the watch ends. One that cannot be shown is the last: a watch that went on without it would
+// run shows events until the watch ends. An error is the last one: a watch that went on without it would
 // tell something else than what there is.
 func (w *shownWatch) run(ctx context.Context) {
 	defer close(w.ended)
@@ -59,7 +59,6 @@ func (w *shownWatch) run(ctx context.Context) {
 	defer w.cancel()
 	for {
 		var event watch.Event
-		last := true
 		select {
 		case <-ctx.Done():
 			return
@@ -69,37 +68,28 @@ func (w *shownWatch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if w.view.leftOf(ctx, stored) {
+			var leftOut bool
+			if event, leftOut = w.view.event(ctx, stored); leftOut {
 				continue
 			}
-			event, last = w.view.event(ctx, stored)
 		}
 		select {
 		case w.events <- event:
 		case <-ctx.Done():
 			return
 		}
-		if last {
+		if event.Type == watch.Error {
 			return
 		}
 	}
 }
 
-// leftOf reports whether an event is about an object that another definition has left behind.
-func (v *view) leftOf(ctx context.Context, e watch.Event) bool {
-	stored := e.Object
-	if c, ok := stored.(runtime.CacheableObject); ok {
-		stored = c.GetObject()
-	}
-	o, ok := stored.(*object)
-	return ok && e.Type != watch.Bookmark && v.isLeftover(ctx, o)
-}
-
-// event shows an event. last says that there is an error in place of it.
-func (v *view) event(ctx context.Context, e watch.Event) (_ watch.Event, last bool) {
+// event shows an event, or an error in place of it. It is left out if it is about an object that another definition has
+// left behind.
+func (v *view) event(ctx context.Context, e watch.Event) (_ watch.Event, leftOut bool) {
 	stored, shared := e.Object, runtime.CacheableObject(nil)
 	if c, ok := stored.(runtime.CacheableObject); ok {
-		stored, shared = c.GetObject(), c
+		stored, shared = c.GetObject(), c // which copies it
 	}
 	o, ok := stored.(*object)
 	switch {
@@ -108,13 +98,15 @@ func (v *view) event(ctx context.Context, e watch.Event) (_ watch.Event, last bo
 	case e.Type == watch.Bookmark:
 		e.Object = v.bookmark(o)
 		return e, false
+	case v.isLeftover(ctx, o):
+		return e, true
 	case shared != nil && !v.converts(o):
 		e.Object = &sharedEvent{object: o, cache: shared, view: v}
 		return e, false
 	}
 	content, err := v.share(ctx, o)
 	if err != nil {
-		return failed(err), true
+		return failed(err), false
 	}
 	e.Object = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	return e, false
