@@ -50,12 +50,15 @@ func BenchmarkFlood(b *testing.B) {
 	busy := floodCase{"nothing is asked for, and the CPU is busy", floodArgs{burn: true, nice: 19}}
 	tenfold := floodCase{"240 requests under way, ten for each place of two CPUs", floodArgs{requests: 240, nice: 19}}
 	b.Run("shared", func(b *testing.B) {
-		startFloods(b).compare(b, busy, tenfold,
+		f := startFloods(b)
+		f.compare(b, busy, tenfold,
 			floodCase{"1,000 requests under way, refused ones again after 0.1 s", floodArgs{requests: 1000, pause: 100 * time.Millisecond, nice: 19}},
 			floodCase{"1,000 requests under way, refused ones again at once", floodArgs{requests: 1000, nice: 19}},
 			floodCase{"240 requests under way, and 500 watches", floodArgs{requests: 240, watches: 500, nice: 19}},
 			floodCase{"240 requests under way, by a load of the same priority", floodArgs{requests: 240}},
 		)
+		f.compareSeldom(b, floodArgs{requests: 240, watches: 500, nice: 19})
+		f.stillLeads(b)
 	})
 	b.Run("without-limits", func(b *testing.B) {
 		startFloods(b, "--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--max-requests-inflight-per-cpu=0").compare(b, busy, tenfold)
@@ -82,6 +85,29 @@ func (f *floods) compare(b *testing.B, cases ...floodCase) {
 		}
 	}
 	f.stillLeads(b)
+}
+
+// compareSeldom prints how the quiet tenant fares if it asks so seldom that the flood counts as alone meanwhile, and
+// without the flood.
+func (f *floods) compareSeldom(b *testing.B, args floodArgs) {
+	const times, pause = 6, 12 * time.Second
+	for _, args := range []floodArgs{{}, args} {
+		end := f.start(b, args)
+		var p phase
+		for range times {
+			time.Sleep(pause)
+			for n := range 5 {
+				began := time.Now()
+				if err := f.ask(b.Context(), n); err != nil {
+					b.Errorf("the quiet tenant: %v", err)
+				}
+				p.took = append(p.took, time.Since(began))
+			}
+		}
+		slices.Sort(p.took)
+		p.flood = end()
+		fmt.Printf("five requests each %v: %s; the flood: %s\n", pause, p, p.flood.in(times*pause))
+	}
 }
 
 // floods is a shard with two tenants, one of which has much to list.
