@@ -66,11 +66,11 @@ func (c *Control) lingers(ctx context.Context, tenant string, info *request.Requ
 	default:
 		return 0
 	}
-	watches := time.Duration(c.watchers.count(watchedBy(c.Cluster(ctx), info)))
+	watches, each := c.watchers.count(watchedBy(c.Cluster(ctx), info)), perWatcher
 	if watches > 0 && c.Limiter.Alone(tenant, aloneFor) {
-		return watches * perWatcherAlone
+		each = perWatcherAlone
 	}
-	return watches * perWatcher
+	return time.Duration(watches) * each
 }
 
 // RegisterWatch implements flowcontrol.WatchTracker.
