@@ -90,7 +90,7 @@ func (f *floods) compare(b *testing.B, cases ...floodCase) {
 // compareSeldom prints how the quiet tenant fares if it asks so seldom that the flood counts as alone meanwhile, and
 // without the flood.
 func (f *floods) compareSeldom(b *testing.B, args floodArgs) {
-	const times, pause = 6, 12 * time.Second
+	const times, pause = 6, 12 * time.Second // a tenant is alone after ten
 	for _, args := range []floodArgs{{}, args} {
 		end := f.start(b, args)
 		var p phase

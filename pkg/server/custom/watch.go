@@ -50,8 +50,8 @@ func (w *shownWatch) Stop() {
 	<-w.ended
 }
 
-// run shows events until the watch ends. An error is the last one: a watch that went on without it would
-// tell something else than what there is.
+// run shows events until the watch ends. An error ends it: a watch that went on without an object that cannot be shown
+// would tell something else than what there is.
 func (w *shownWatch) run(ctx context.Context) {
 	defer close(w.ended)
 	defer close(w.events)

@@ -119,11 +119,12 @@ func (l *Limiter) Enter(ctx context.Context, flow Flow, places int) (leave func(
 	return func() { l.leave(t) }, nil
 }
 
-// Alone reports whether no other tenant has got a place for so long, but for those in the background.
-func (l *Limiter) Alone(tenant string, since time.Duration) bool {
+// Alone reports whether a tenant has got places, and no other one has for so long. Tenants in the background do not
+// count.
+func (l *Limiter) Alone(tenant string, quiet time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.latest == tenant && time.Since(l.since) >= since
+	return l.latest == tenant && time.Since(l.since) >= quiet
 }
 
 // bounded returns how many places a request takes that wants so many.

@@ -30,9 +30,9 @@ func tallyFrom(ctx context.Context) *tally {
 	return t
 }
 
-// GetList lists all objects, though the watch cache asks for pages of them, and for nothing else. Where etcd streams,
-// it counts what remains at the end of each page, which took it longer than all it read. Otherwise countedPages bounds
-// what is read at once.
+// GetList lists all objects. The watch cache asks for pages of them, and for nothing else. But an etcd that streams
+// counts what remains at the end of each page: of a million objects, that took it longer than to read them. An etcd
+// that does not stream is read in pages all the same (see countedPages).
 func (t *tallied) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, tallyKey{}, t.tally))
 	defer cancel() // ends a stream that was not read to its end
