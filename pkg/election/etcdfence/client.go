@@ -98,7 +98,11 @@ func (c change) isAlone() bool { return len(c.when) == 0 && len(c.then) == 1 }
 
 // unmet reports whether a write was not made although its key, which holds now, is as expected.
 func (c change) unmet(now *mvccpb.KeyValue) bool {
-	return len(c.when) > 0 && now.GetModRevision() == c.expected
+	var revision int64
+	if now != nil {
+		revision = now.ModRevision
+	}
+	return len(c.when) > 0 && revision == c.expected
 }
 
 // make makes a change without a token that is not alone.
