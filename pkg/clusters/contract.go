@@ -1,20 +1,27 @@
 package clusters
 
 import (
+	"github.com/google/uuid"
 	"github.com/kcp-dev/logicalcluster/v3"
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // BoundSchemas is the logical cluster with the APIResourceSchemas that APIBindings of this shard use: for each of them
-// one copy, however many use it. So a binding serves on when its export, its schema, or their logical cluster goes.
+// one copy, however many use it. So a binding serves on when its export, its schema, or their logical cluster goes, and
+// when the shard that has these is down.
 const BoundSchemas logicalcluster.Name = "system:bound-schemas"
 
 // ExportClusterAnnotation names the logical cluster of an APIBinding's export. Admission writes it when the binding is
 // made, and decides by it who may bind. So the path in the binding is resolved once: whoever gets that path later gets
 // no binding with it.
 const ExportClusterAnnotation = "internal.apis.kcp.io/export-cluster"
+
+// ExportShardAnnotation names the shard of the logical cluster of an APIBinding's export, if that is another one than the
+// binding's. Admission writes it with ExportClusterAnnotation.
+const ExportShardAnnotation = "internal.apis.kcp.io/export-shard"
 
 // BindingFinalizer keeps an APIBinding until the objects of what it binds are deleted. It is kcp's.
 const BindingFinalizer = "apis.kcp.io/apibinding-finalizer"
@@ -27,6 +34,12 @@ func BoundSchemaKey(of *apisv1alpha2.BoundAPIResource) Key {
 // BoundSchemaKeyOf returns the key of the copy of a schema with a uid and with the names of what it describes.
 func BoundSchemaKeyOf(uid, plural, group string) Key {
 	return Key{Cluster: BoundSchemas, Name: "u" + uid + "." + plural + "." + group}
+}
+
+// ForeignUID returns the uid by which this shard tells an object of another shard from its own ones and from those of
+// all others: a shard that lies may show any uid.
+func ForeignUID(shard string, uid types.UID) types.UID {
+	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("shard/"+shard+"/"+string(uid))).String())
 }
 
 // The finalizers of the shard's own controllers. Only they remove them.

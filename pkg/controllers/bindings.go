@@ -13,12 +13,13 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 )
 
-// The indexes of Informers.APIBindings: by the export that they name (the Key.String of it), by the copies of schemas
-// that they use (their names), by what they have bound in each cluster (BoundValue), and in all clusters (the
-// resource).
+// The indexes of Informers.APIBindings: by the export that they name (the Key.String of it), by its shard if that is
+// another one, by the copies of schemas that they use (their names), by what they have bound in each cluster
+// (BoundValue), and in all clusters (the resource).
 const (
 	ByExport      = "export"
 	ByBoundSchema = "schema"
+	ByExportShard = "export-shard"
 	ByBound       = "bound"
 	ByResource    = "resource"
 )
@@ -37,10 +38,21 @@ func ExportOf(b *apisv1alpha2.APIBinding) clusters.Key {
 	return key
 }
 
+// ExportShardOf returns the shard of the export of a binding. It is empty if that is the binding's own.
+func ExportShardOf(b *apisv1alpha2.APIBinding) string {
+	return b.Annotations[clusters.ExportShardAnnotation]
+}
+
 // BindingIndexers returns the indexes that Informers.APIBindings has.
 func BindingIndexers() map[string]func(*apisv1alpha2.APIBinding) []string {
 	indexers := OwnerIndexers[*apisv1alpha2.APIBinding]()
 	indexers[ByExport] = func(b *apisv1alpha2.APIBinding) []string { return []string{ExportOf(b).String()} }
+	indexers[ByExportShard] = func(b *apisv1alpha2.APIBinding) []string {
+		if shard := ExportShardOf(b); shard != "" {
+			return []string{shard}
+		}
+		return nil
+	}
 	each := func(value func(*apisv1alpha2.APIBinding, *apisv1alpha2.BoundAPIResource) string) func(*apisv1alpha2.APIBinding) []string {
 		return func(b *apisv1alpha2.APIBinding) (values []string) {
 			for n := range b.Status.BoundResources {

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 
@@ -26,8 +28,23 @@ type Shards struct {
 	Members *clusters.Foreign[*corev1alpha1.Shard]
 	// Contact says which shards are heard.
 	Contact *Contact
-	// Live reads single objects of other shards. It may be nil if there are none.
-	Live ShardReader
+	// Live reads single objects of other shards, and Offers their exports. They may be nil if there are none.
+	Live   ShardReader
+	Offers OfferReader
+}
+
+// Offer is an export of another shard, with the schemas that it names, as that shard has shown them. Their uids are
+// those of clusters.ForeignUID. A schema that is not there is missing.
+type Offer struct {
+	Export  *apisv1alpha2.APIExport
+	Schemas map[string]*apisv1alpha1.APIResourceSchema
+}
+
+// OfferReader reads exports of other shards, as they are now. Schemas never change: of those in was, which may be nil,
+// only the uid is read. The error for an export that does not exist is a NotFound of
+// k8s.io/apimachinery/pkg/api/errors.
+type OfferReader interface {
+	Offer(ctx context.Context, shard string, export clusters.Key, was *Offer) (*Offer, error)
 }
 
 // ShardReader reads single objects of another shard, as they are now. The error for an object that does not exist is a

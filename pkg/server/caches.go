@@ -19,7 +19,9 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/apis"
+	apisadmission "github.com/regent-project/regent/pkg/server/apis/admission"
 	"github.com/regent-project/regent/pkg/server/custom"
+	"github.com/regent-project/regent/pkg/server/exports"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
@@ -46,6 +48,8 @@ type caches struct {
 	others *shards.Reader
 	// homes says which of the other shards has a logical cluster. Nil: others is nil.
 	homes *shards.Homes
+	// offers asks other shards about their exports. Nil: others is nil.
+	offers *exports.Others
 }
 
 // newCaches returns caches that read nothing yet.
@@ -72,12 +76,30 @@ func (s *Server) newCaches(store *store) (*caches, error) {
 			cfg.Root.URLs = s.cfg.Membership.Root.URLs
 		}
 		c.others = shards.New(cfg)
+		c.offers = exports.NewOthers(c.others)
+		c.others.Shards().Offers = c.offers
 		c.homes = shards.NewHomes(shards.HomesConfig{
 			Own: s.cfg.Shard, Root: s.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Peers, Live: c.others, Here: c.live,
 			Memory: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
 		})
 	}
 	return c, nil
+}
+
+// find returns where a path leads, in this shard or in another one.
+func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmission.Place, error) {
+	cluster, err := c.directory.Resolve(ctx, path, func() error { return nil })
+	if err == nil || c.homes == nil || apierrors.IsServiceUnavailable(err) {
+		return apisadmission.Place{Cluster: cluster}, err
+	}
+	shard, cluster, err := c.homes.Find(ctx, path)
+	if err != nil && !apierrors.IsNotFound(err) {
+		err = routing.NewUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
+	}
+	if shard == c.directory.Shard {
+		shard = ""
+	}
+	return apisadmission.Place{Shard: shard, Cluster: cluster}, err
 }
 
 // serveBuiltIn has the store show built-in objects, until the returned function is called.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -18,6 +17,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/identity"
+	"github.com/regent-project/regent/pkg/server/routing"
 )
 
 // newCustoms returns what serves custom resources.
@@ -48,13 +48,26 @@ func resourceIn(informers controllers.Informers) func(context.Context, schema.Gr
 
 // bindings returns the admission of APIBindings.
 func (s *Server) bindings(caches *caches, may authorizer.Authorizer) *apisadmission.Bindings {
+	here := access.Elsewhere(fromOutside(may))
 	return &apisadmission.Bindings{
-		Leader: identity.LeaderUser, Shard: s.cfg.Shard,
-		Resolve: func(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error) {
-			return caches.directory.Resolve(ctx, path, func() error { return nil })
+		Leader: identity.LeaderUser,
+		Find:   caches.find,
+		Allowed: func(ctx context.Context, in apisadmission.Place, attributes authorizer.AttributesRecord) (bool, error) {
+			if in.Shard == "" {
+				return here(ctx, in.Cluster, attributes)
+			}
+			allowed, err := access.Elsewhere(caches.offers.Authorizer(in.Shard))(ctx, in.Cluster, attributes)
+			if err != nil {
+				return false, routing.NewUnavailable(err.Error())
+			}
+			return allowed, nil
 		},
-		Allowed: access.Elsewhere(authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-			return may.Authorize(access.FromOutside(ctx), a)
-		})),
 	}
+}
+
+// fromOutside returns an authorizer that does not ask whether users may enter a logical cluster.
+func fromOutside(may authorizer.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		return may.Authorize(access.FromOutside(ctx), a)
+	})
 }

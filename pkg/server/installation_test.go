@@ -34,12 +34,19 @@ type installation struct {
 	etcd   storagebackend.TransportConfig
 	shards map[string]*operator
 	cfgs   map[string]Config
+	// prepare is done to each server before it runs.
+	prepare []func(*Server)
 }
 
 // install starts shard root, and further shards that join it.
 func install(t *testing.T, others ...string) *installation {
 	t.Helper()
-	i := &installation{T: t, etcd: etcdtest.Start(t), shards: map[string]*operator{}, cfgs: map[string]Config{}}
+	return installPrepared(t, nil, others...)
+}
+
+func installPrepared(t *testing.T, prepare []func(*Server), others ...string) *installation {
+	t.Helper()
+	i := &installation{T: t, etcd: etcdtest.Start(t), shards: map[string]*operator{}, cfgs: map[string]Config{}, prepare: prepare}
 	i.cfgs["root"] = i.config("root")
 	i.start("root")
 	root := i.shards["root"]
@@ -84,7 +91,7 @@ func (i *installation) config(name string) Config {
 
 func (i *installation) start(name string) {
 	i.Helper()
-	at := catalogue(i.T, i.cfgs[name])
+	at := catalogue(i.T, i.cfgs[name], i.prepare...)
 	at.root = i.cfgs["root"].RootDirectory // the installation's administrators are those of each shard
 	i.shards[name] = &operator{i.T, at}
 }
@@ -491,6 +498,7 @@ func TestNoShardWritesToAnotherOneI9(t *testing.T) {
 				status.TopPath:                        http.StatusForbidden,
 				status.TokenKeysPath:                  http.StatusOK,
 				status.AccountPath:                    http.StatusBadRequest, // it asks for nothing
+				status.ExportPath:                     http.StatusBadRequest,
 				"/clusters/root" + status.ReplicaPath: http.StatusForbidden,
 				"/metrics":                            http.StatusForbidden, "/readyz": http.StatusOK, "/clusters/root/api": http.StatusForbidden,
 			} {
@@ -593,6 +601,7 @@ func TestAFrontTellsForWhomItAsksAndNobodyElseDoes(t *testing.T) {
 		"a front, for itself":                   {front, secrets, nil, http.StatusForbidden},
 		"a front, for itself, what it may read": {front, found, nil, http.StatusOK},
 		"a front, what shards ask of shards":    {front, status.AccountPath, nil, http.StatusForbidden},
+		"a front, for an export":                {front, status.ExportPath, nil, http.StatusForbidden},
 		"a front, for the keys of tokens":       {front, status.TokenKeysPath, nil, http.StatusForbidden},
 		"a shard, for an administrator":         {shard, secrets, []string{user, "ann", group, masters}, http.StatusForbidden},
 		"an administrator, for somebody":        {admin, secrets, []string{user, "joe"}, http.StatusOK},

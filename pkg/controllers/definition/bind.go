@@ -38,7 +38,7 @@ func (c *controller) write(ctx context.Context, of clusters.Key, d decision) err
 	defer c.binding.RUnlock()
 	var errs []error
 	for _, s := range d.schemas {
-		errs = append(errs, c.makeCopy(ctx, s))
+		errs = append(errs, c.makeCopy(ctx, s, metav1.CreateOptions{FieldManager: name}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (c *controller) write(ctx context.Context, of clusters.Key, d decision) err
 		return nil
 	}
 	for _, s := range d.schemas { // they may be of use to nobody now
-		c.Add(key{aCopy, copyOf(s)})
+		c.Add(key{what: aCopy, of: copyOf(s)})
 	}
 	if err = unlessChanged(err); err != nil {
 		return fmt.Errorf("status of binding %s: %w", of.Name, err)

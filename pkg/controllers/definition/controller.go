@@ -35,7 +35,7 @@ func Descriptor() controllers.Descriptor {
 type definition = *apiextensionsv1.CustomResourceDefinition
 
 // controller reconciles the definitions of an API group in a logical cluster together, since they compete for names;
-// each binding; and each copy of a schema.
+// each binding; each copy of a schema; and each export of another shard that is bound.
 type controller struct {
 	*loop.Loop[key]
 	informers   controllers.Informers
@@ -45,16 +45,19 @@ type controller struct {
 	groups      groups
 	// names is held while names of a logical cluster are given: the ledgers of its groups are used by one goroutine
 	// at a time.
-	names stripes
+	names  stripes
+	others *controllers.Shards
+	offers offers
 	copies
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 	c := &controller{
 		informers: deps.Informers, definitions: deps.Informers.Definitions, clients: deps.Clients, metadata: deps.Clients.Metadata,
-		groups: groups{informers: deps.Informers},
+		groups: groups{informers: deps.Informers}, others: deps.Others(),
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
+	c.By(key.chargedTo)
 	c.watch()
 	return c, nil
 }
@@ -69,7 +72,7 @@ func (c *controller) changed(d definition) []key {
 	if now, there := c.definitions.Get(of); there && !noted && settled(now) && !leaving(now) {
 		return nil
 	}
-	return append(c.lacking(of.Cluster), key{aGroup, group})
+	return append(c.lacking(of.Cluster), key{what: aGroup, of: group})
 }
 
 func (c *controller) reconcile(ctx context.Context, k key) error {
@@ -79,6 +82,8 @@ func (c *controller) reconcile(ctx context.Context, k key) error {
 		return c.bind(ctx, k.of)
 	case aCopy:
 		return c.release(ctx, k.of)
+	case anOffer:
+		return c.pull(ctx, k)
 	}
 	leaving, err := c.name(ctx, k.of)
 	errs := []error{err}

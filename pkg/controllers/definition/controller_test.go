@@ -43,7 +43,7 @@ func TestAGroupOfWhichNothingIsDueIsLeftAlone(t *testing.T) {
 		}
 	}
 	gone := controllertest.Definition("x", "example.com", "Gone", apiextensionsv1.ClusterScoped)
-	if got := c.(*controller).changed(gone); len(got) != 1 || got[0] != (key{aGroup, clusters.Key{Cluster: "x", Name: "example.com"}}) {
+	if got := c.(*controller).changed(gone); len(got) != 1 || got[0] != (key{what: aGroup, of: clusters.Key{Cluster: "x", Name: "example.com"}}) {
 		t.Errorf("one that has gone may leave its names to others; queued: %v", got)
 	}
 }

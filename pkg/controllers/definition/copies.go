@@ -43,8 +43,8 @@ type namedCopies struct {
 	names   []string
 }
 
-// make makes the copy of a schema. It is there already if another logical cluster has bound the same schema.
-func (c *controller) makeCopy(ctx context.Context, s resourceSchema) error {
+// makeCopy makes the copy of a schema. It is there already if another logical cluster has bound the same schema.
+func (c *controller) makeCopy(ctx context.Context, s resourceSchema, opts metav1.CreateOptions) error {
 	of := copyOf(s)
 	out := &apisv1alpha1.APIResourceSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: of.Name, Annotations: map[string]string{
@@ -55,7 +55,7 @@ func (c *controller) makeCopy(ctx context.Context, s resourceSchema) error {
 	if approval, ok := s.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
 		out.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation] = approval
 	}
-	_, err := c.clients.Schemas.Create(clusters.With(ctx, of.Cluster), out, metav1.CreateOptions{FieldManager: name})
+	_, err := c.clients.Schemas.Create(clusters.With(ctx, of.Cluster), out, opts)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("keep schema %s: %w", s.Name, err)
 	}

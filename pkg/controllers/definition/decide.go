@@ -27,6 +27,33 @@ type decision struct {
 	problems map[string][]string
 }
 
+// exported is the export of a binding.
+type exported struct {
+	// export is nil if there is none.
+	export *apisv1alpha2.APIExport
+	// schema returns a schema, nil if it is not there, and why it cannot be used.
+	schema func(name string) (s resourceSchema, unfit string)
+}
+
+// exported returns the export of a binding. It is not known if another shard has it, and this term has not read it yet.
+func (c *controller) exported(b binding) (out exported, known bool) {
+	offer, foreign := offerOf(b)
+	if !foreign {
+		out.export, _ = c.informers.APIExports.Get(offer.of)
+		out.schema = func(name string) (resourceSchema, string) {
+			s, _ := c.informers.APIResourceSchemas.Get(clusters.Key{Cluster: offer.of.Cluster, Name: name})
+			return s, ""
+		}
+		return out, true
+	}
+	has, known := c.offers.get(offer)
+	if has.Offer != nil {
+		out.export = has.Export
+		out.schema = func(name string) (resourceSchema, string) { return has.Schemas[name], has.unfit[name] }
+	}
+	return out, known
+}
+
 // decide must be called with the names of the cluster locked. It binds each resource of the export whose names are
 // free. It never gives up what is bound: neither because the export is gone or names it no more, nor because its new
 // schema cannot be used.
@@ -36,19 +63,32 @@ func (c *controller) decide(b binding) decision {
 		d.out.Status.Phase = apisv1alpha2.APIBindingPhaseBinding
 	}
 	of := controllers.ExportOf(b)
-	export, ok := c.informers.APIExports.Get(of)
-	if !ok {
+	from, known := c.exported(b)
+	switch {
+	case !known && (conditions.IsTrue(b, apisv1alpha2.InitialBindingCompleted) || c.others.Contact.Hears(controllers.ExportShardOf(b))):
+		d.lacking = true // what is bound stays so, and the rest is queued when the export is read
+		return d
+	case !known:
+		d.invalid(apisv1alpha2.InternalErrorReason, fmt.Sprintf("shard %s is not heard, which has the APIExport: this goes on when it is", controllers.ExportShardOf(b)))
+		d.summarize()
+		return d
+	case from.export == nil:
 		d.invalid(apisv1alpha2.APIExportNotFoundReason, fmt.Sprintf("there is no APIExport %s in logical cluster %q", of.Name, of.Cluster))
 		d.summarize()
 		return d
 	}
+	export := from.export
 	d.out.Status.APIExportClusterName = of.Cluster.String()
 	d.claims(export.Spec.PermissionClaims)
 	missing := false
 	for n := range export.Spec.Resources {
 		r := &export.Spec.Resources[n]
-		s, ok := c.informers.APIResourceSchemas.Get(clusters.Key{Cluster: of.Cluster, Name: r.Schema})
-		if !ok {
+		s, unfit := from.schema(r.Schema)
+		if unfit != "" {
+			d.problem(apisv1alpha2.APIResourceSchemaInvalidReason, fmt.Sprintf("this shard cannot use APIResourceSchema %s of shard %s: %s", r.Schema, controllers.ExportShardOf(b), unfit))
+			continue
+		}
+		if s == nil {
 			missing = true
 			d.invalid(apisv1alpha2.InternalErrorReason, fmt.Sprintf("the APIExport names APIResourceSchema %s, which is not there: ask the owner of the APIExport", r.Schema))
 			continue

@@ -22,18 +22,32 @@ const (
 	aGroup   what = "group"   // of definitions: the key has its name
 	aBinding what = "binding" // an APIBinding
 	aCopy    what = "copy"    // the copy of a schema, in clusters.BoundSchemas
+	anOffer  what = "offer"   // an APIExport of another shard
 )
 
 type key struct {
-	what what
-	of   clusters.Key
+	what  what
+	of    clusters.Key
+	shard string // that of an offer
 }
 
-// LogicalCluster implements loop.Clustered.
-func (k key) LogicalCluster() logicalcluster.Name { return k.of.Cluster }
+// chargedTo returns whom the work for a key is charged to. What another shard is asked for may hang for all of its
+// clusters.
+func (k key) chargedTo() string {
+	if k.shard != "" {
+		return "shard " + k.shard
+	}
+	return k.of.Cluster.String()
+}
 
 // String is for logs.
-func (k key) String() string { return string(k.what) + " " + k.of.String() }
+func (k key) String() string {
+	out := string(k.what) + " " + k.of.String()
+	if k.shard != "" {
+		out += " of shard " + k.shard
+	}
+	return out
+}
 
 type (
 	binding        = *apisv1alpha2.APIBinding
@@ -50,16 +64,20 @@ func (c *controller) watch() {
 	loop.Watch(c.Loop, c.informers.APIResourceSchemas, c.concernedBySchema)
 	loop.Follow(c.Loop, c.informers.APIExports, func(e *apisv1alpha2.APIExport) []key { return c.bindingsOf(clusters.KeyOf(e)) })
 	loop.Follow(c.Loop, c.informers.CustomObjects, c.waiting)
+	c.followShards()
 }
 
-// concerned returns whom a binding concerns: itself, the definitions and the bindings that may want its names, and the
-// copies that it uses.
+// concerned returns whom a binding concerns: itself, the definitions and the bindings that may want its names, the
+// copies that it uses, and its export if another shard has that.
 func (c *controller) concerned(b binding) []key {
 	of := clusters.KeyOf(b)
-	keys := append(c.lacking(of.Cluster), key{aBinding, of})
+	keys := append(c.lacking(of.Cluster), key{what: aBinding, of: of})
+	if offer, foreign := offerOf(b); foreign {
+		keys = append(keys, offer)
+	}
 	for n := range b.Status.BoundResources {
 		r := &b.Status.BoundResources[n]
-		keys = append(keys, key{aGroup, clusters.Key{Cluster: of.Cluster, Name: r.Group}}, key{aCopy, clusters.BoundSchemaKey(r)})
+		keys = append(keys, key{what: aGroup, of: clusters.Key{Cluster: of.Cluster, Name: r.Group}}, key{what: aCopy, of: clusters.BoundSchemaKey(r)})
 	}
 	return keys
 }
@@ -68,7 +86,7 @@ func (c *controller) concerned(b binding) []key {
 func (c *controller) lacking(cluster logicalcluster.Name) (keys []key) {
 	for _, b := range c.informers.APIBindings.List(cluster) {
 		if conditions.IsFalse(b, apisv1alpha2.BindingUpToDate) {
-			keys = append(keys, key{aBinding, clusters.KeyOf(b)})
+			keys = append(keys, key{what: aBinding, of: clusters.KeyOf(b)})
 		}
 	}
 	return keys
@@ -77,7 +95,10 @@ func (c *controller) lacking(cluster logicalcluster.Name) (keys []key) {
 // bindingsOf returns the bindings of an export.
 func (c *controller) bindingsOf(export clusters.Key) (keys []key) {
 	for _, b := range c.informers.APIBindings.ByIndex(controllers.ByExport, export.String()) {
-		keys = append(keys, key{aBinding, clusters.KeyOf(b)})
+		if controllers.ExportShardOf(b) != "" {
+			continue // it has an export of that name, in a cluster of that name, of another shard
+		}
+		keys = append(keys, key{what: aBinding, of: clusters.KeyOf(b)})
 	}
 	return keys
 }
@@ -94,10 +115,10 @@ func (c *controller) concernedBySchema(s resourceSchema) (keys []key) {
 		}
 		return keys
 	}
-	keys = append(keys, key{aCopy, of})
+	keys = append(keys, key{what: aCopy, of: of})
 	for _, b := range c.informers.APIBindings.ByIndex(controllers.ByBoundSchema, of.Name) {
 		at := clusters.KeyOf(b)
-		keys = append(keys, key{aBinding, at}, key{aGroup, clusters.Key{Cluster: at.Cluster, Name: s.Spec.Group}})
+		keys = append(keys, key{what: aBinding, of: at}, key{what: aGroup, of: clusters.Key{Cluster: at.Cluster, Name: s.Spec.Group}})
 	}
 	return keys
 }
@@ -106,11 +127,11 @@ func (c *controller) concernedBySchema(s resourceSchema) (keys []key) {
 func (c *controller) waiting(obj *clusters.CustomObject) (keys []key) {
 	of := clusters.Key{Cluster: clusters.KeyOf(obj).Cluster, Name: obj.GroupKind().Group}
 	if len(c.definitions.ByIndex(controllers.ByGroupLeaving, controllers.GroupValue(of.Cluster, of.Name))) > 0 {
-		keys = append(keys, key{aGroup, of})
+		keys = append(keys, key{what: aGroup, of: of})
 	}
 	for _, b := range c.informers.APIBindings.List(of.Cluster) {
 		if b.DeletionTimestamp != nil && slices.ContainsFunc(b.Status.BoundResources, func(r apisv1alpha2.BoundAPIResource) bool { return r.Group == of.Name }) {
-			keys = append(keys, key{aBinding, clusters.KeyOf(b)})
+			keys = append(keys, key{what: aBinding, of: clusters.KeyOf(b)})
 		}
 	}
 	return keys

@@ -84,6 +84,11 @@ func (r *Reader) Schema(ctx context.Context, name string) (*apisv1alpha1.APIReso
 	return read[*apisv1alpha1.APIResourceSchema](ctx, r, apisv1alpha1.SchemeGroupVersion.WithResource("apiresourceschemas"), name)
 }
 
+// Export reads an APIExport in the logical cluster of the context.
+func (r *Reader) Export(ctx context.Context, name string) (*apisv1alpha2.APIExport, error) {
+	return read[*apisv1alpha2.APIExport](ctx, r, apisv1alpha2.SchemeGroupVersion.WithResource("apiexports"), name)
+}
+
 // Bindings reads all APIBindings in the logical cluster of the context.
 func (r *Reader) Bindings(ctx context.Context) ([]*apisv1alpha2.APIBinding, error) {
 	return List[*apisv1alpha2.APIBinding](ctx, r, apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"))

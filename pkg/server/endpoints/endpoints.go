@@ -1,5 +1,5 @@
 // Package endpoints is what a replica answers beside the APIs: how it, its shard and its installation are doing, what
-// is asked of its accounts, and that its leader steps down.
+// is asked of its accounts and exports, and that its leader steps down.
 package endpoints
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/exports"
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/identity"
@@ -37,6 +38,8 @@ type Endpoints struct {
 	// Informers has the workspaces that are searched, and Others reads those of other shards; nil: there are none.
 	Informers controllers.Informers
 	Others    *shards.Reader
+	// Exports answers what other shards ask about exports of this one.
+	Exports exports.Answers
 	// Tally has what was asked for.
 	Tally      *fairness.Tally
 	Serializer runtime.NegotiatedSerializer
@@ -71,6 +74,7 @@ func (e *Endpoints) descriptions() map[string]description {
 		status.TermsPath:        func(req *http.Request) (any, error) { return termsOf(req, e.Survey) },
 		status.TokenKeysPath:    func(*http.Request) (any, error) { return e.Identity.Issuer.Published() },
 		status.AccountPath:      e.account,
+		status.ExportPath:       e.export,
 	}
 }
 
@@ -81,6 +85,19 @@ func (e *Endpoints) account(req *http.Request) (any, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	answer, err := e.Identity.Accounts.Answer(req.Context(), question)
+	if err != nil {
+		return nil, routing.NewUnavailable(err.Error())
+	}
+	return answer, nil
+}
+
+// export answers what another shard asks about an export of this one.
+func (e *Endpoints) export(req *http.Request) (any, error) {
+	question, err := exports.ReadQuestion(req.URL.Query())
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	answer, err := e.Exports.Answer(req.Context(), question)
 	if err != nil {
 		return nil, routing.NewUnavailable(err.Error())
 	}

@@ -62,7 +62,7 @@ func (g *members) list() []status.Front {
 	return out
 }
 
-// mayAsk reports whether a member may read how this replica is doing, and ask about tokens of its service accounts. A
+// mayAsk reports whether a member may read how this replica is doing, and ask about its service accounts and exports. A
 // replica is asked for itself by its own shard, and for its shard by other shards. So whoever answers one question of a
 // member asks no further questions of the same kind.
 func (g *members) mayAsk(member pki.Member, path string) bool {
@@ -72,7 +72,7 @@ func (g *members) mayAsk(member pki.Member, path string) bool {
 	if member.Name == g.own {
 		return path == status.ReplicaPath
 	}
-	return slices.Contains([]string{status.ShardPath, status.TermsPath, status.WorkspacesPath, status.TokenKeysPath, status.AccountPath}, path)
+	return slices.Contains([]string{status.ShardPath, status.TermsPath, status.WorkspacesPath, status.TokenKeysPath, status.AccountPath, status.ExportPath}, path)
 }
 
 // mayTell reports whether a member may tell this replica something: a replica of the same shard tells that it leaves.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/fetch"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -60,7 +60,7 @@ type Others struct {
 	verified *lru.Cache // the claims of tokens whose signatures are sound
 	answers  *cache.LRUExpireCache
 	asking   singleflight.Group
-	places   places
+	places   fetch.Places // there are few shards, and their names are never used again
 }
 
 // NewOthers returns an authenticator that knows no tokens until Run runs.
@@ -165,7 +165,7 @@ func (o *Others) ask(ctx context.Context, shard string, q Question) error {
 	if !o.peers.Hears()[shard] {
 		return errors.New("it is not heard, so its accounts are not known now: try again when it is")
 	}
-	leave, err := o.places.enter(ctx, shard)
+	leave, err := o.places.Enter(ctx, shard)
 	if err != nil {
 		return err
 	}
@@ -188,26 +188,3 @@ func (o *Others) ask(ctx context.Context, shard string, q Question) error {
 }
 
 var _ authenticator.Token = (*Others)(nil)
-
-// placesOfShard is how many questions to one shard may be under way. Whoever finds none waits: so a shard that is slow
-// costs its own accounts time, and this replica few connections and nobody else anything.
-const placesOfShard = 16
-
-// places are those for questions, by shard. There are few shards, and their names are never used again: so none is
-// forgotten.
-type places struct{ byShard sync.Map } // of chan struct{}
-
-// enter waits for a place, until ctx ends.
-func (p *places) enter(ctx context.Context, shard string) (leave func(), err error) {
-	found, ok := p.byShard.Load(shard)
-	if !ok {
-		found, _ = p.byShard.LoadOrStore(shard, make(chan struct{}, placesOfShard))
-	}
-	of := found.(chan struct{})
-	select {
-	case of <- struct{}{}:
-		return func() { <-of }, nil
-	case <-ctx.Done():
-		return nil, errors.New("too many questions about its accounts wait for it: try again")
-	}
-}

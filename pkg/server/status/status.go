@@ -27,6 +27,8 @@ const (
 	// whether one of them is there: other shards ask. What they say is of package serviceaccounts.
 	TokenKeysPath = "/regent/v1/tokenkeys"
 	AccountPath   = "/regent/v1/account"
+	// ExportPath answers what other shards ask about an APIExport of this one. What it says is of package exports.
+	ExportPath = "/regent/v1/export"
 	// FarewellPath takes POST with a Farewell from a replica of the same shard.
 	FarewellPath = "/regent/v1/farewell"
 	// TopPath answers with the Top of the replica that was asked: what its clients asked for, by logical cluster.

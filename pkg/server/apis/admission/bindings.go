@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/exports"
 )
 
 // Bindings decides who may bind an export: whoever has the verb bind on it in the export's logical cluster. Nobody
@@ -25,12 +27,32 @@ import (
 type Bindings struct {
 	// Leader is the name of the user of the leader's controllers.
 	Leader string
-	// Shard is the name of this shard.
-	Shard string
-	// Resolve returns the logical cluster of this shard that a path leads to.
-	Resolve func(ctx context.Context, path logicalcluster.Path) (logicalcluster.Name, error)
+	// Find returns where a path leads.
+	Find func(ctx context.Context, path logicalcluster.Path) (Place, error)
 	// Allowed decides about a right in another logical cluster, without asking whether the user may enter it.
-	Allowed func(ctx context.Context, cluster logicalcluster.Name, attributes authorizer.AttributesRecord) (bool, error)
+	Allowed func(ctx context.Context, in Place, attributes authorizer.AttributesRecord) (bool, error)
+}
+
+// Place is a logical cluster, and the shard that has it. The shard is empty if it is this one.
+type Place struct {
+	Shard   string
+	Cluster logicalcluster.Name
+}
+
+// placeOf returns where admission has found the export of a binding.
+func placeOf(b *apisv1alpha2.APIBinding) Place {
+	return Place{controllers.ExportShardOf(b), controllers.ExportOf(b).Cluster}
+}
+
+// note notes where the export of a binding is.
+func (p Place) note(b *apisv1alpha2.APIBinding) {
+	if b.Annotations == nil {
+		b.Annotations = map[string]string{}
+	}
+	b.Annotations[clusters.ExportClusterAnnotation] = p.Cluster.String()
+	if p.Shard != "" {
+		b.Annotations[clusters.ExportShardAnnotation] = p.Shard
+	}
 }
 
 // Handles implements admission.Interface.
@@ -46,25 +68,24 @@ func (p *Bindings) Admit(ctx context.Context, a admission.Attributes, _ admissio
 		return nil
 	}
 	delete(b.Annotations, clusters.ExportClusterAnnotation)
+	delete(b.Annotations, clusters.ExportShardAnnotation)
 	cluster, ok := clusters.From(ctx)
 	if !ok {
 		return apierrors.NewInternalError(clusters.ErrNoCluster)
 	}
+	at := Place{Cluster: cluster}
 	if path := b.Spec.Reference.Export.Path; path != "" {
 		if !logicalcluster.NewPath(path).IsValid() {
 			return nil // validation says so
 		}
 		var err error
-		if cluster, err = p.Resolve(ctx, logicalcluster.NewPath(path)); apierrors.IsServiceUnavailable(err) {
+		if at, err = p.Find(ctx, logicalcluster.NewPath(path)); apierrors.IsServiceUnavailable(err) {
 			return err
 		} else if err != nil {
 			return p.refuse(a, b, err)
 		}
 	}
-	if b.Annotations == nil {
-		b.Annotations = map[string]string{}
-	}
-	b.Annotations[clusters.ExportClusterAnnotation] = cluster.String()
+	at.note(b)
 	return nil
 }
 
@@ -91,14 +112,14 @@ func (p *Bindings) Validate(ctx context.Context, a admission.Attributes, _ admis
 }
 
 func (p *Bindings) mayBind(ctx context.Context, a admission.Attributes, b *apisv1alpha2.APIBinding) error {
-	cluster := b.Annotations[clusters.ExportClusterAnnotation]
-	if cluster == "" || b.Spec.Reference.Export == nil {
+	at := placeOf(b)
+	if at.Cluster == "" || b.Spec.Reference.Export == nil {
 		return p.refuse(a, b, errors.New("its export is not known"))
 	}
-	allowed, err := p.Allowed(ctx, logicalcluster.Name(cluster), authorizer.AttributesRecord{
-		User: a.GetUserInfo(), Verb: "bind", APIGroup: apisv1alpha2.SchemeGroupVersion.Group, APIVersion: apisv1alpha2.SchemeGroupVersion.Version,
-		Resource: "apiexports", Name: b.Spec.Reference.Export.Name, ResourceRequest: true,
-	})
+	allowed, err := p.Allowed(ctx, at, exports.Binding(a.GetUserInfo(), b.Spec.Reference.Export.Name))
+	if apierrors.IsServiceUnavailable(err) {
+		return err
+	}
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("cannot tell whether bind is allowed: %w", err))
 	}
@@ -108,7 +129,7 @@ func (p *Bindings) mayBind(ctx context.Context, a admission.Attributes, b *apisv
 	return nil
 }
 
-// refuse says the same to everybody whether there is no such cluster, it is elsewhere, or only the right is missing.
+// refuse says the same to everybody whether there is no such cluster, or only the right is missing.
 // Members of system:masters are told why.
 func (p *Bindings) refuse(a admission.Attributes, b *apisv1alpha2.APIBinding, why error) error {
 	name := b.Spec.Reference.Export.Name
@@ -116,8 +137,7 @@ func (p *Bindings) refuse(a admission.Attributes, b *apisv1alpha2.APIBinding, wh
 	if path := b.Spec.Reference.Export.Path; path != "" {
 		where = path
 	}
-	err := fmt.Errorf("no permission to bind to export %q of %s: you need the verb bind on apiexports/%s there, and it must be on shard %s, as this logical cluster is",
-		name, where, name, p.Shard)
+	err := fmt.Errorf("no permission to bind to export %q of %s: you need the verb bind on apiexports/%s there", name, where, name)
 	if why != nil && isMaster(a.GetUserInfo()) {
 		err = fmt.Errorf("%w: %w", err, why)
 	}

@@ -38,7 +38,7 @@ var bindings = resource.Definition[binding]{
 		{Name: "Ready", Description: "Whether the resources have been bound", Cell: func(b binding) any { return ready(b) }},
 	},
 	Subresources: map[string]resource.Subresource[binding]{"status": {
-		Keep:  func(b, old binding) { b.Spec = old.Spec; keepCluster(b, old) },
+		Keep:  func(b, old binding) { b.Spec = old.Spec; keepPlace(b, old) },
 		Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("spec")),
 	}},
 }
@@ -61,23 +61,25 @@ func prepareBinding(b binding) {
 
 func keepBinding(b, old binding) {
 	b.Status = old.Status
-	keepCluster(b, old)
+	keepPlace(b, old)
 	if !equality.Semantic.DeepEqual(b.Spec, old.Spec) {
 		b.Generation = old.Generation + 1
 	}
 }
 
-// keepCluster keeps the cluster that the path has led to. Clients that replace a binding leave it out.
-func keepCluster(b, old binding) {
-	cluster, ok := old.Annotations[clusters.ExportClusterAnnotation]
-	if !ok {
-		delete(b.Annotations, clusters.ExportClusterAnnotation)
-		return
+// keepPlace keeps where the path has led. Clients that replace a binding leave it out.
+func keepPlace(b, old binding) {
+	for _, of := range []string{clusters.ExportClusterAnnotation, clusters.ExportShardAnnotation} {
+		was, ok := old.Annotations[of]
+		if !ok {
+			delete(b.Annotations, of)
+			continue
+		}
+		if b.Annotations == nil {
+			b.Annotations = map[string]string{}
+		}
+		b.Annotations[of] = was
 	}
-	if b.Annotations == nil {
-		b.Annotations = map[string]string{}
-	}
-	b.Annotations[clusters.ExportClusterAnnotation] = cluster
 }
 
 var path = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)

@@ -1,0 +1,85 @@
+package exports
+
+import (
+	"context"
+	"slices"
+
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// Reader reads from the store, in the logical cluster of the context. Its errors are those of API requests. No cache
+// takes its place: two replicas that are behind by different changes would be followed to and fro.
+type Reader interface {
+	Export(ctx context.Context, name string) (*apisv1alpha2.APIExport, error)
+	Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error)
+}
+
+// Answers answers other shards about exports of this one.
+type Answers struct {
+	Reader Reader
+	// Authorizer decides in the logical cluster of the context, without asking whether the user may enter it.
+	Authorizer authorizer.Authorizer
+}
+
+// Answer answers a question. The error says that this replica cannot know now.
+func (a Answers) Answer(ctx context.Context, q Question) (Answer, error) {
+	ctx = clusters.WithOnly(ctx, q.Cluster)
+	if q.User != nil {
+		decision, _, err := a.Authorizer.Authorize(ctx, Binding(told(q.User), q.Name))
+		may := decision == authorizer.DecisionAllow
+		if may {
+			err = nil
+		}
+		return Answer{May: may}, err
+	}
+	export, err := found(a.Reader.Export(ctx, q.Name))
+	if export == nil || err != nil {
+		return Answer{}, err
+	}
+	if q.Schema != "" {
+		return a.schema(ctx, export, q.Schema)
+	}
+	out := Answer{Export: &apisv1alpha2.APIExport{ObjectMeta: shown(export), Spec: export.Spec, Status: export.Status}, Schemas: map[string]types.UID{}}
+	for _, r := range export.Spec.Resources {
+		s, err := found(a.Reader.Schema(ctx, r.Schema))
+		if err != nil {
+			return Answer{}, err
+		}
+		if s != nil {
+			out.Schemas[r.Schema] = s.UID
+		}
+	}
+	return out, nil
+}
+
+// schema answers with a schema if the export names it.
+func (a Answers) schema(ctx context.Context, export *apisv1alpha2.APIExport, name string) (Answer, error) {
+	if !slices.ContainsFunc(export.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Schema == name }) {
+		return Answer{}, nil
+	}
+	s, err := found(a.Reader.Schema(ctx, name))
+	if s == nil || err != nil {
+		return Answer{}, err
+	}
+	return Answer{Schema: &apisv1alpha1.APIResourceSchema{ObjectMeta: shown(s), Spec: s.Spec}}, nil
+}
+
+// shown returns what other shards need to know of the metadata of an object. Annotations may approve of its group.
+func shown(obj metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(), Annotations: obj.GetAnnotations()}
+}
+
+// found returns nil instead of an object that does not exist.
+func found[T any](obj *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // it is what is known of it
+	}
+	return obj, err
+}
