@@ -3,9 +3,9 @@ package clusters
 import "time"
 
 const (
-	// maxRecent is how many changes an informer remembers. It is more than a busy shard makes while one leader
+	// MaxRecent is how many changes an informer remembers. It is more than a busy shard makes while one leader
 	// follows another.
-	maxRecent = 1024
+	MaxRecent = 1024
 	// recentAge is for how long it remembers them. A leader is succeeded sooner, and changes keep objects in
 	// memory.
 	recentAge = time.Minute
@@ -29,7 +29,7 @@ func (r *recent[T]) add(now time.Time, changes ...change[T]) {
 // forget forgets what is old, and what is too much.
 func (r *recent[T]) forget(now time.Time) {
 	all := *r
-	for len(all) > 0 && (len(all) > maxRecent || now.Sub(all[0].at) > recentAge) {
+	for len(all) > 0 && (len(all) > MaxRecent || now.Sub(all[0].at) > recentAge) {
 		all[0] = remembered[T]{} // nothing may hold the objects
 		all = all[1:]
 	}

@@ -45,6 +45,9 @@ type Offer struct {
 // k8s.io/apimachinery/pkg/api/errors.
 type OfferReader interface {
 	Offer(ctx context.Context, shard string, export clusters.Key, was *Offer) (*Offer, error)
+	// Changed returns which exports of a shard have changed in the last minute, or schemas that they name, each
+	// with what tells this change from others before and after it. all says that it knows each of them.
+	Changed(ctx context.Context, shard string) (changes map[clusters.Key]string, all bool, err error)
 }
 
 // ShardReader reads single objects of another shard, as they are now. The error for an object that does not exist is a

@@ -84,6 +84,8 @@ func (c *controller) reconcile(ctx context.Context, k key) error {
 		return c.release(ctx, k.of)
 	case anOffer:
 		return c.pull(ctx, k)
+	case aShard:
+		return c.listen(ctx, k)
 	}
 	leaving, err := c.name(ctx, k.of)
 	errs := []error{err}

@@ -23,12 +23,13 @@ const (
 	aBinding what = "binding" // an APIBinding
 	aCopy    what = "copy"    // the copy of a schema, in clusters.BoundSchemas
 	anOffer  what = "offer"   // an APIExport of another shard
+	aShard   what = "shard"   // the changes of exports of another shard
 )
 
 type key struct {
 	what  what
 	of    clusters.Key
-	shard string // that of an offer
+	shard string // another one
 }
 
 // chargedTo returns whom the work for a key is charged to. What another shard is asked for may hang for all of its

@@ -19,12 +19,15 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/loop"
 )
 
-// An export of another shard is read again each offerPeriod, as long as a binding names it: its shard tells nobody of a
-// change (I9). What changes about the bindings has it read after offerRest at the earliest. However many exports there
-// are, one is read each offerPace on average.
+// The shard of an export tells nobody of a change (I9). It is asked each offerNews which of its exports have changed, as
+// long as a binding names one of them, and those are read again. Each is read again after offerPeriod in any case; and
+// if the shard has had more changes than it can tell of, after overtaken, of which one for each offerPace. What changes
+// about bindings has their export read after offerRest at the earliest.
 const (
-	offerPeriod = 10 * time.Second
+	offerNews   = 2 * time.Second
 	offerRest   = time.Second
+	offerPeriod = 5 * time.Minute
+	overtaken   = 10 * time.Second
 	offerPace   = 20 * time.Millisecond
 )
 
@@ -39,6 +42,7 @@ type offers struct {
 type offer struct {
 	*controllers.Offer // nil: its shard has no such export
 	read               time.Time
+	change             string // the last one that its shard has told of
 	// unfit says of schemas, by name, why they cannot be kept here.
 	unfit map[string]string
 }
@@ -50,15 +54,36 @@ func (o *offers) get(of key) (offer, bool) {
 	return known, ok
 }
 
-// set notes what was read, and returns when to read again.
-func (o *offers) set(of key, now offer) (again time.Duration) {
+func (o *offers) set(of key, now offer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {
 		o.known = map[key]offer{}
 	}
 	o.known[of] = now
-	return wait.Jitter(max(offerPeriod, time.Duration(len(o.known))*offerPace), 0.1)
+}
+
+// hear returns which offers of a shard are to be read again, by what that says of changes. some says that a binding
+// names an offer of it.
+func (o *offers) hear(shard string, changes map[clusters.Key]string, all bool) (again []key, some bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	late := time.Now().Add(-max(overtaken, time.Duration(len(o.known))*offerPace))
+	for of, known := range o.known {
+		if of.shard != shard {
+			continue
+		}
+		some = true
+		change, changed := changes[of.of]
+		if changed && change != known.change {
+			known.change, known.read = change, time.Time{}
+			o.known[of] = known
+		}
+		if known.read.IsZero() || !all && known.read.Before(late) {
+			again = append(again, of)
+		}
+	}
+	return again, some
 }
 
 func (o *offers) forget(of key) {
@@ -126,7 +151,7 @@ func (c *controller) pull(ctx context.Context, of key) error {
 		c.AddAfter(of, rest)
 		return nil
 	}
-	now := offer{read: time.Now(), unfit: map[string]string{}}
+	now := offer{read: time.Now(), change: was.change, unfit: map[string]string{}}
 	var err error
 	if now.Offer, err = c.others.Offers.Offer(ctx, of.shard, of.of, was.Offer); apierrors.IsNotFound(err) {
 		now.Offer = nil
@@ -135,12 +160,33 @@ func (c *controller) pull(ctx context.Context, of key) error {
 	} else if err := c.probe(ctx, &now, was); err != nil {
 		return err
 	}
-	c.AddAfter(of, c.offers.set(of, now))
+	c.offers.set(of, now)
+	c.AddAfter(of, wait.Jitter(offerPeriod, 0.1))
+	c.AddAfter(key{what: aShard, shard: of.shard}, offerNews)
 	if !known || !now.same(was) {
 		for _, taker := range takers {
 			c.Add(taker)
 		}
 	}
+	return nil
+}
+
+// listen asks a shard which of its exports have changed, and goes on as long as a binding names one.
+func (c *controller) listen(ctx context.Context, of key) error {
+	if c.others.Contact.Steady(of.shard) {
+		changes, all, err := c.others.Offers.Changed(ctx, of.shard)
+		if err != nil {
+			return fmt.Errorf("ask which APIExports have changed: %w", err)
+		}
+		again, some := c.offers.hear(of.shard, changes, all)
+		if !some {
+			return nil
+		}
+		for _, offer := range again {
+			c.Add(offer)
+		}
+	}
+	c.AddAfter(of, offerNews)
 	return nil
 }
 

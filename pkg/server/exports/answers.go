@@ -1,9 +1,11 @@
 package exports
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
 )
 
 // Reader reads from the store, in the logical cluster of the context. Its errors are those of API requests. No cache
@@ -26,10 +29,15 @@ type Answers struct {
 	Reader Reader
 	// Authorizer decides in the logical cluster of the context, without asking whether the user may enter it.
 	Authorizer authorizer.Authorizer
+	// Informers tell what has changed.
+	Informers controllers.Informers
 }
 
 // Answer answers a question. The error says that this replica cannot know now.
 func (a Answers) Answer(ctx context.Context, q Question) (Answer, error) {
+	if q.Changed {
+		return a.changes(), nil
+	}
 	ctx = clusters.WithOnly(ctx, q.Cluster)
 	if q.User != nil {
 		decision, _, err := a.Authorizer.Authorize(ctx, Binding(told(q.User), q.Name))
@@ -69,6 +77,46 @@ func (a Answers) schema(ctx context.Context, export *apisv1alpha2.APIExport, nam
 		return Answer{}, err
 	}
 	return Answer{Schema: &apisv1alpha1.APIResourceSchema{ObjectMeta: shown(s), Spec: s.Spec}}, nil
+}
+
+// changes answers with what the informers have heard of in the last minute.
+func (a Answers) changes() Answer {
+	versions := map[clusters.Key]string{} // by export
+	exports, schemas := 0, 0
+	a.Informers.APIExports.Recent(func(old, now *apisv1alpha2.APIExport) {
+		exports++
+		versions[clusters.KeyOf(cmp.Or(now, old))] = versionOf(cmp.Or(now, old), now == nil)
+	})
+	changed := map[logicalcluster.Name]map[string]string{} // versions of schemas, by name
+	a.Informers.APIResourceSchemas.Recent(func(old, now *apisv1alpha1.APIResourceSchema) {
+		schemas++
+		of := clusters.KeyOf(cmp.Or(now, old))
+		if changed[of.Cluster] == nil {
+			changed[of.Cluster] = map[string]string{}
+		}
+		changed[of.Cluster][of.Name] = versionOf(cmp.Or(now, old), now == nil)
+	})
+	for cluster, names := range changed {
+		for _, e := range a.Informers.APIExports.List(cluster) {
+			for _, r := range e.Spec.Resources {
+				if version := names[r.Schema]; version != "" {
+					versions[clusters.KeyOf(e)] += " " + version
+				}
+			}
+		}
+	}
+	out := Answer{Missed: max(exports, schemas) >= clusters.MaxRecent}
+	for of, version := range versions {
+		out.Changes = append(out.Changes, Change{of.Cluster, of.Name, version})
+	}
+	return out
+}
+
+func versionOf(obj metav1.Object, deleted bool) string {
+	if deleted {
+		return obj.GetResourceVersion() + "-deleted"
+	}
+	return obj.GetResourceVersion()
 }
 
 // shown returns what other shards need to know of the metadata of an object. Annotations may approve of its group.

@@ -53,7 +53,7 @@ func NewOthers(peers Peers) *Others { return &Others{peers: peers} }
 func (o *Others) Authorizer(shard string) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		cluster, ok := clusters.From(ctx)
-		if !ok || a.GetUser() == nil || a.GetVerb() != "bind" || a.GetResource() != "apiexports" {
+		if !ok || a.GetUser() == nil || a.GetVerb() != "bind" || a.GetResource() != "apiexports" || !isName(a.GetName()) {
 			return authorizer.DecisionNoOpinion, "", nil
 		}
 		says, err := o.ask(ctx, shard, Question{Cluster: cluster, Name: a.GetName(), User: tell(a.GetUser())})
@@ -92,6 +92,19 @@ func (o *Others) Offer(ctx context.Context, shard string, export clusters.Key, w
 		}
 	}
 	return out, nil
+}
+
+// Changed implements controllers.OfferReader.
+func (o *Others) Changed(ctx context.Context, shard string) (changes map[clusters.Key]string, all bool, err error) {
+	says, err := o.ask(ctx, shard, Question{Changed: true})
+	if err != nil {
+		return nil, false, err
+	}
+	changes = map[clusters.Key]string{}
+	for _, c := range says.Changes {
+		changes[clusters.Key{Cluster: c.Cluster, Name: c.Name}] = c.Version
+	}
+	return changes, !says.Missed, nil
 }
 
 func (o *Others) schema(ctx context.Context, shard string, export clusters.Key, name string, uid types.UID) (*apisv1alpha1.APIResourceSchema, error) {

@@ -25,8 +25,10 @@ import (
 )
 
 // Question asks the shard of an export (status.ExportPath). It asks whether User may bind the export; or what Schema
-// is, which the export must name; or, without both, what the export is.
+// is, which the export must name; or, without both, what the export is. With nothing but Changed it asks which exports
+// have changed.
 type Question struct {
+	Changed bool
 	Cluster logicalcluster.Name
 	Name    string
 	User    *authenticationv1.UserInfo
@@ -43,10 +45,24 @@ type Answer struct {
 	Schemas map[string]types.UID    `json:"schemas,omitempty"`
 	// Schema is the one that was asked for. Nil: the export does not name it, or it is not there.
 	Schema *apisv1alpha1.APIResourceSchema `json:"schema,omitempty"`
+	// Changes are what has changed in the last minute, as this replica has heard of it. Missed says that there is
+	// more.
+	Changes []Change `json:"changes,omitempty"`
+	Missed  bool     `json:"missed,omitempty"`
+}
+
+// Change is one export that has changed, or of which a schema has. Version is another one with each change.
+type Change struct {
+	Cluster logicalcluster.Name `json:"cluster"`
+	Name    string              `json:"name"`
+	Version string              `json:"version"`
 }
 
 // Query returns the question for a URL.
 func (q Question) Query() (url.Values, error) {
+	if q.Changed {
+		return url.Values{"changed": {"true"}}, nil
+	}
 	out := url.Values{"cluster": {q.Cluster.String()}, "name": {q.Name}}
 	if q.Schema != "" {
 		out.Set("schema", q.Schema)
@@ -63,9 +79,12 @@ func (q Question) Query() (url.Values, error) {
 
 // ReadQuestion returns the question in a URL.
 func ReadQuestion(query url.Values) (Question, error) {
+	if query.Get("changed") == "true" {
+		return Question{Changed: true}, nil
+	}
 	q := Question{Cluster: logicalcluster.Name(query.Get("cluster")), Name: query.Get("name"), Schema: query.Get("schema")}
 	if !clusters.IsValidName(q.Cluster) || !isName(q.Name) || q.Schema != "" && !isName(q.Schema) {
-		return Question{}, errors.New("ask with the cluster and the name of an export, and with schema or user if that is the question")
+		return Question{}, errors.New("ask with the cluster and the name of an export, and with schema or user if that is the question; or with changed=true")
 	}
 	if text := query.Get("user"); text != "" {
 		q.User = &authenticationv1.UserInfo{}
