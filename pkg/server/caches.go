@@ -93,7 +93,10 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 		return apisadmission.Place{Cluster: cluster}, err
 	}
 	shard, cluster, err := c.homes.Find(ctx, path)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		err = routing.NewNotFound(fmt.Sprintf("logical cluster %q not found", path))
+	case err != nil:
 		err = routing.NewUnavailable(fmt.Sprintf("cannot find logical cluster %q at the moment: %v", path, err))
 	}
 	if shard == c.directory.Shard {
