@@ -134,8 +134,7 @@ func (c *controller) followShards() {
 
 // pull reads an export of another shard, and queues its bindings if it has changed.
 func (c *controller) pull(ctx context.Context, of key) error {
-	takers := c.takers(of)
-	if len(takers) == 0 {
+	if len(c.takers(of)) == 0 {
 		c.offers.forget(of)
 		return nil
 	}
@@ -151,24 +150,33 @@ func (c *controller) pull(ctx context.Context, of key) error {
 		c.AddAfter(of, rest)
 		return nil
 	}
+	waiting, err := c.read(ctx, of, was, known)
+	if err != nil {
+		return err
+	}
+	for _, b := range waiting {
+		c.Add(b)
+	}
+	c.AddAfter(of, wait.Jitter(offerPeriod, 0.1))
+	c.AddAfter(key{what: aShard, shard: of.shard}, offerNews)
+	return nil
+}
+
+// read reads an export of another shard, and returns the bindings for which something has changed.
+func (c *controller) read(ctx context.Context, of key, was offer, known bool) (waiting []key, err error) {
 	now := offer{read: time.Now(), change: was.change, unfit: map[string]string{}}
-	var err error
 	if now.Offer, err = c.others.Offers.Offer(ctx, of.shard, of.of, was.Offer); apierrors.IsNotFound(err) {
 		now.Offer = nil
 	} else if err != nil {
-		return fmt.Errorf("read APIExport %s of cluster %s: %w", of.of.Name, of.of.Cluster, err)
+		return nil, fmt.Errorf("read APIExport %s of cluster %s: %w", of.of.Name, of.of.Cluster, err)
 	} else if err := c.probe(ctx, &now, was); err != nil {
-		return err
+		return nil, err
 	}
 	c.offers.set(of, now)
-	c.AddAfter(of, wait.Jitter(offerPeriod, 0.1))
-	c.AddAfter(key{what: aShard, shard: of.shard}, offerNews)
-	if !known || !now.same(was) {
-		for _, taker := range takers {
-			c.Add(taker)
-		}
+	if known && now.same(was) {
+		return nil, nil
 	}
-	return nil
+	return c.takers(of), nil // asked now: one that has come while the export was read has not found it
 }
 
 // listen asks a shard which of its exports have changed, and goes on as long as a binding names one.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -36,11 +37,16 @@ type exporter struct {
 	// changes are those that it tells of, and it may have missed some.
 	changes map[clusters.Key]string
 	missed  bool
+	// meanwhile is called while it is read.
+	meanwhile func()
 }
 
 func (e *exporter) Offer(_ context.Context, shard string, of clusters.Key, was *controllers.Offer) (*controllers.Offer, error) {
 	e.reads++
 	e.was = was
+	if e.meanwhile != nil {
+		e.meanwhile()
+	}
 	switch {
 	case e.fault != nil:
 		return nil, e.fault
@@ -101,6 +107,7 @@ type taker struct {
 	exporter *exporter
 	probing  *probing
 	binding  binding
+	bindings *controllertest.Source[binding]
 }
 
 func (k *taker) key() key {
@@ -117,7 +124,8 @@ func taking(t *testing.T) *taker {
 		Spec: apisv1alpha2.APIBindingSpec{Reference: apisv1alpha2.BindingReference{Export: &apisv1alpha2.ExportBindingReference{Path: "root:maker", Name: "parcels"}}},
 	}}
 	in := controllertest.WithCustom(t, controllers.Informers{}, nil, nil)
-	in.APIBindings = controllertest.Informer(t, controllertest.NewSource(out.binding), controllers.BindingIndexers())
+	out.bindings = controllertest.NewSource(out.binding)
+	in.APIBindings = controllertest.Informer(t, out.bindings, controllers.BindingIndexers())
 	controllertest.Run(t, in.APIBindings)
 	clients, err := controllers.NewClients(&rest.Config{Host: "http://127.0.0.1", QPS: -1}, &http.Client{Transport: clusters.Transport(out.probing)})
 	if err != nil {
@@ -232,6 +240,27 @@ func TestAnExportIsReadAsLongAsABindingNamesIt(t *testing.T) {
 	}
 	if _, known := k.offers.get(stranger); known || k.exporter.reads != 5 {
 		t.Error("an export is read that no binding names")
+	}
+}
+
+// It has found nothing that is known of the export, and waits to be told.
+func TestABindingThatComesWhileItsExportIsReadIsNotForgotten(t *testing.T) {
+	k := taking(t)
+	k.others.Contact.Set("m", true)
+	late := k.binding.DeepCopy()
+	late.Name = "late"
+	k.exporter.meanwhile = func() {
+		k.bindings.Set(late)
+		for _, there := k.informers.APIBindings.Get(clusters.KeyOf(late)); !there; _, there = k.informers.APIBindings.Get(clusters.KeyOf(late)) {
+			runtime.Gosched()
+		}
+		if d := k.decide(late); !d.lacking {
+			t.Errorf("it does not wait: %+v", d.out.Status)
+		}
+	}
+	waiting, err := k.read(t.Context(), k.key(), offer{}, false)
+	if err != nil || len(waiting) != 2 {
+		t.Errorf("%v are told, want both (%v)", waiting, err)
 	}
 }
 
