@@ -64,12 +64,13 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 			return nil, fmt.Errorf("resource %s has no metadata informer: the server must run one for each resource it stores", r.GVR)
 		}
 		c.kinds[schema.GroupKind{Group: r.GVR.Group, Kind: r.Kind}] = r
-		loop.Watch(c.Loop, inf, func(obj *metav1.PartialObjectMetadata) []node { return c.observe(nodeOf(r.GVR, obj), obj) })
+		loop.WatchDue(c.Loop, inf, func(obj *metav1.PartialObjectMetadata) []node { return c.observe(nodeOf(r.GVR, obj), obj) }, concerns)
 	}
 	loop.Follow(c.Loop, deps.Informers.Definitions, c.ofDefinition)
 	loop.Follow(c.Loop, deps.Informers.APIBindings, c.ofBinding)
 	loop.Follow(c.Loop, deps.Informers.APIResourceSchemas, c.ofSchema)
-	loop.Watch(c.Loop, c.custom, func(obj *clusters.CustomObject) []node { return c.observe(customNode(obj), clusters.Metadata(obj)) })
+	loop.WatchDue(c.Loop, c.custom, func(obj *clusters.CustomObject) []node { return c.observe(customNode(obj), clusters.Metadata(obj)) },
+		func(obj *clusters.CustomObject) bool { return concerns(clusters.Metadata(obj)) })
 	return c, nil
 }
 
@@ -87,11 +88,16 @@ func (c *controller) observe(n node, obj *metav1.PartialObjectMetadata) []node {
 			c.departed.add(n.key.Cluster, n.uid)
 		}
 		return append(concerned, dependents...)
-	case len(current.OwnerReferences) > 0, orphans(current), waits(current):
+	case concerns(current):
 		return append(concerned, n)
 	default:
 		return concerned
 	}
+}
+
+// concerns reports whether an object that is there concerns this controller.
+func concerns(obj *metav1.PartialObjectMetadata) bool {
+	return len(obj.OwnerReferences) > 0 || orphans(obj) || waits(obj)
 }
 
 // needs reports whether reconcile may have to write for a node, by the caches.

@@ -59,10 +59,13 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		}
 	}
 	c.Loop = loop.New(name, workers, c.reconcile)
-	c.Needs(c.needs)
-	loop.Watch(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
-		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
+	c.Needs(func(cluster logicalcluster.Name) bool {
+		lc, ok := c.cached(cluster)
+		return ok && c.due(lc)
 	})
+	loop.WatchDue(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
+		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
+	}, c.due)
 	loop.Follow(c.Loop, deps.Informers.Workspaces, c.related)
 	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		if !slices.Contains(clusters.Namespaces, n.Name) {
@@ -117,13 +120,9 @@ func isContent(r controllers.Resource) bool {
 	return !isWorkspaces(r) && r.GVR.GroupResource() != corev1.Resource("namespaces")
 }
 
-// needs reports whether reconcile may have to write for a cluster, by the caches.
-func (c *controller) needs(cluster logicalcluster.Name) bool {
-	lc, ok := c.cached(cluster)
-	switch {
-	case !ok:
-		return false
-	case lc.DeletionTimestamp != nil:
+// due reports whether reconcile may have to write for a cluster, by the caches.
+func (c *controller) due(lc *corev1alpha1.LogicalCluster) bool {
+	if lc.DeletionTimestamp != nil {
 		return slices.Contains(lc.Finalizers, clusters.ContentFinalizer) || heldByOthers(lc) != nil
 	}
 	return lc.Status.Phase != corev1alpha1.LogicalClusterPhaseReady || !hasFinalizer(lc) || len(c.missing(lc)) > 0 || !c.owned(lc)

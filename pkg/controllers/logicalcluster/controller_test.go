@@ -96,7 +96,7 @@ func TestAClusterThatNeedsNothingIsLeftAlone(t *testing.T) {
 					Namespaces:      controllertest.Informer(t, controllertest.NewSource(namespaces...), nil),
 					Workspaces:      controllertest.Informer(t, controllertest.NewSource(workspaces...), nil),
 				}}
-				needs := c.needs("x")
+				needs := c.due(lc)
 				needed[needs]++
 				if asked := asks(t, c); asked && !needs {
 					t.Errorf("a cluster needs nothing, and the server is asked: phase %q, owner %q, %04b", phase, owner, bits)

@@ -94,6 +94,31 @@ func TestAChangeQueuesTheKeysOfBothStates(t *testing.T) {
 	})
 }
 
+func TestTheSweepLeavesOutWhatIsNotDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		due := configMap("a", "x")
+		due.Labels = map[string]string{"due": "yes"}
+		source := controllertest.NewSource(due, configMap("b", "x"))
+		inf := controllertest.Informer(t, source, nil)
+		var done record[clusters.Key]
+		l := loop.New("test", 1, done.reconcile)
+		loop.WatchDue(l, inf, keys, func(c *corev1.ConfigMap) bool { return c.Labels["due"] != "" })
+		stop := start(t.Context(), l)
+		if got := done.take(); len(got) != 1 || got[0].Cluster != "a" {
+			t.Errorf("began with %v, want what is due", got)
+		}
+		changed := configMap("b", "x")
+		changed.Labels = map[string]string{"new": "yes"}
+		source.Set(changed)
+		if got := done.take(); len(got) != 1 || got[0].Cluster != "b" {
+			t.Errorf("a change queued %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestNothingIsReconciledBeforeTheCachesAreSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := clusters.NewInformer[*corev1.ConfigMap](controllertest.NewSource(configMap("a", "x")), nil)

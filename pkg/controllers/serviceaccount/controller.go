@@ -66,7 +66,9 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool { return c.lacks(key).any() })
 	loop.Watch(c.Loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
-	loop.Watch(c.Loop, c.logicalClusters, ofBuiltIn)
+	loop.WatchDue(c.Loop, c.logicalClusters, ofBuiltIn, func(lc *corev1alpha1.LogicalCluster) bool {
+		return slices.ContainsFunc(ofBuiltIn(lc), func(key clusters.Key) bool { return c.lacksIn(lc, key).any() })
+	})
 	loop.Follow(c.Loop, c.accounts, func(a *metav1.PartialObjectMetadata) []clusters.Key {
 		return namespaceOf(a, clusters.DefaultServiceAccount)
 	})
@@ -96,29 +98,39 @@ func namespaceOf(obj metav1.Object, name string) []clusters.Key {
 
 // lacks returns what a namespace lacks, by what the caches show.
 func (c *controller) lacks(key clusters.Key) lack {
-	lc, ok := c.logicalClusters.Get(clusters.Key{Cluster: key.Cluster, Name: corev1alpha1.LogicalClusterName})
-	if ok && lc.DeletionTimestamp != nil && !clusters.IsPermanent(key.Cluster) {
+	lc, _ := c.logicalClusters.Get(clusters.Key{Cluster: key.Cluster, Name: corev1alpha1.LogicalClusterName})
+	return c.lacksIn(lc, key)
+}
+
+// lacksIn returns what a namespace of a logical cluster lacks. lc may be nil.
+func (c *controller) lacksIn(lc *corev1alpha1.LogicalCluster, key clusters.Key) lack {
+	if lc != nil && lc.DeletionTimestamp != nil && !clusters.IsPermanent(key.Cluster) {
 		return lack{}
 	}
-	builtIn := ok && clusters.HasBuiltIn(lc) && slices.Contains(clusters.Namespaces, key.Name)
-	namespace, ok := c.namespaces.Get(key)
-	switch {
-	case !ok && builtIn:
-		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
-	case !ok:
-		return lack{}
-	}
+	builtIn := lc != nil && clusters.HasBuiltIn(lc) && slices.Contains(clusters.Namespaces, key.Name)
 	in := func(name string) clusters.Key {
 		return clusters.Key{Cluster: key.Cluster, Namespace: key.Name, Name: name}
 	}
+	namespace, stored := c.namespaces.Get(key)
 	account, hasAccount := c.accounts.Get(in(clusters.DefaultServiceAccount))
-	published, ok := c.configMaps.Get(in(clusters.RootCAConfigMap))
+	published, isPublished := c.configMaps.Get(in(clusters.RootCAConfigMap))
+	update := func() *corev1.ConfigMap {
+		return outdated(clusters.BuiltIn{LogicalCluster: lc, RootCA: c.rootCA}, key.Name)
+	}
+	switch {
+	case builtIn && !stored && !hasAccount && !isPublished: // as nearly all are: the sweep looks at two of each cluster
+		return lack{update: update()}
+	case builtIn && !stored:
+		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
+	case !stored:
+		return lack{}
+	}
 	l := lackOf(namespace, hasAccount && !clusters.IsTombstone(account), published, c.rootCA)
 	if builtIn && !hasAccount {
 		l.account = nil
 	}
-	if builtIn && !ok {
-		l.create, l.update = nil, outdated(clusters.BuiltIn{LogicalCluster: lc, RootCA: c.rootCA}, key.Name)
+	if builtIn && !isPublished {
+		l.create, l.update = nil, update()
 	}
 	return l
 }

@@ -70,20 +70,23 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	c.shards = newShards(deps.Shard, deps.Informers, c.others)
 	c.Loop = loop.New(name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool {
-		w, ok := c.world(key)
-		if !ok {
-			return false
-		}
-		_, waits := w.waits() // a new leader has to know who waits
-		return waits || w.awaits() || w.misses() || decide(w) != nothing
+		ws, ok := c.workspaces.Get(key)
+		return ok && c.due(ws)
 	})
-	loop.Watch(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
+	loop.WatchDue(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}
-	})
+	}, c.due)
 	loop.Follow(c.Loop, c.logicalClusters, c.affected)
 	loop.WatchForeign(c.Loop, c.others.LogicalClusters, func(_ string, lc *corev1alpha1.LogicalCluster) []clusters.Key { return owners(lc) })
 	c.followShards(deps.Informers.Shards)
 	return c, nil
+}
+
+// due reports whether reconcile may have to write for a Workspace, by the caches.
+func (c *controller) due(ws *tenancyv1alpha1.Workspace) bool {
+	w := c.worldOf(ws)
+	_, waits := w.waits() // a new leader has to know who waits
+	return waits || w.awaits() || w.misses() || decide(w) != nothing
 }
 
 // followShards queues what waits for a shard when something changes about shards.
@@ -168,6 +171,11 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	if !ok {
 		return world{}, false
 	}
+	return c.worldOf(ws), true
+}
+
+func (c *controller) worldOf(ws *tenancyv1alpha1.Workspace) world {
+	key := clusters.KeyOf(ws)
 	w := world{workspace: ws, parent: c.cached(key.Cluster), own: c.shards.own, shard: clusters.ShardOf(ws, clusters.ShardLabel, c.shards.own)}
 	cluster := logicalcluster.Name(ws.Spec.Cluster)
 	if w.elsewhere = w.shard != c.shards.own; w.elsewhere {
@@ -184,7 +192,7 @@ func (c *controller) world(key clusters.Key) (world, bool) {
 	if cluster == "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
 		w.placement = c.placement(w)
 	}
-	return w, true
+	return w
 }
 
 // placement returns where the cluster of a Workspace goes that has none, by the caches.
