@@ -57,6 +57,7 @@ var endpoints = []endpoint{
 	{status.TermsPath, "get", "the history of terms of this shard, or of `?shard=`", byBinding + "; other shards of the installation"},
 	{status.WorkspacesPath, "get", "workspaces whose path contains `?search=`", byBinding + "; other shards of the installation"},
 	{status.TokenKeysPath, "get", "the public keys of the tokens of this shard's service accounts", byBinding + "; other shards of the installation"},
+	{status.ExportPath, "get", "what an APIExport of this shard offers, whether a user may bind it, or which have changed", byBinding + "; other shards of the installation"},
 	{status.AccountPath, "get", "whether a service account of this shard, and what a token is bound to, is there, by name and uid", byBinding + "; other shards of the installation"},
 	{status.FormatPath, "post", "raises the shard's format of what is stored, if all its replicas are heard and read it ([upgrades](../UPGRADE.md#finish)); body `{\"to\": 2}`", byBinding},
 	{status.FarewellPath, "post", "has this replica list another one no more, which has ended; body `{\"replica\": \"\"}`", byBinding + "; replicas of the same shard"},
