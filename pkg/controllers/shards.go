@@ -45,9 +45,19 @@ type Offer struct {
 // k8s.io/apimachinery/pkg/api/errors.
 type OfferReader interface {
 	Offer(ctx context.Context, shard string, export clusters.Key, was *Offer) (*Offer, error)
-	// Changed returns which exports of a shard have changed in the last minute, or schemas that they name, each
-	// with what tells this change from others before and after it. all says that it knows each of them.
-	Changed(ctx context.Context, shard string) (changes map[clusters.Key]string, all bool, err error)
+	// Changes returns which exports of a shard have changed.
+	Changes(ctx context.Context, shard string) (Changes, error)
+}
+
+// Changes are what a replica of another shard tells of its exports.
+type Changes struct {
+	// Exports have changed in the last minute, or schemas that they name. The value tells the change from others
+	// before and after it.
+	Exports map[clusters.Key]string
+	// All says that there are no others.
+	All bool
+	// By tells the process from others, which may have heard of other changes.
+	By string
 }
 
 // ShardReader reads single objects of another shard, as they are now. The error for an object that does not exist is a

@@ -38,6 +38,9 @@ func (c *controller) write(ctx context.Context, of clusters.Key, d decision) err
 	defer c.binding.RUnlock()
 	var errs []error
 	for _, s := range d.schemas {
+		if c.has(copyOf(s)) {
+			continue // to make it again costs its validation
+		}
 		errs = append(errs, c.makeCopy(ctx, s, metav1.CreateOptions{FieldManager: name}))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -36,6 +37,8 @@ type copies struct {
 	mu sync.Mutex
 	// named are the copies that a status names which this term has written and the cache has not shown yet.
 	named map[clusters.Key]namedCopies
+	// deleted are the uids of copies that this term has deleted, by name, until the cache shows that they have gone.
+	deleted map[string]types.UID
 }
 
 type namedCopies struct {
@@ -43,7 +46,7 @@ type namedCopies struct {
 	names   []string
 }
 
-// makeCopy makes the copy of a schema. It is there already if another logical cluster has bound the same schema.
+// makeCopy makes the copy of a schema. It may be there already, if another logical cluster has bound the same schema.
 func (c *controller) makeCopy(ctx context.Context, s resourceSchema, opts metav1.CreateOptions) error {
 	of := copyOf(s)
 	out := &apisv1alpha1.APIResourceSchema{
@@ -60,6 +63,29 @@ func (c *controller) makeCopy(ctx context.Context, s resourceSchema, opts metav1
 		return fmt.Errorf("keep schema %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// has reports whether a copy is there for as long as the caller read-locks binding: the cache shows it, and this term
+// has not deleted it.
+func (c *controller) has(of clusters.Key) bool {
+	s, ok := c.informers.APIResourceSchemas.Get(of)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ok && c.deleted[of.Name] != s.UID
+}
+
+// noteDeleted notes that a copy with a uid was deleted; empty: that the cache shows it no more.
+func (c *copies) noteDeleted(name string, uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if uid == "" {
+		delete(c.deleted, name)
+		return
+	}
+	if c.deleted == nil {
+		c.deleted = map[string]types.UID{}
+	}
+	c.deleted[name] = uid
 }
 
 // wroteBinding notes which copies a status names that was written.
@@ -110,7 +136,11 @@ func (c *controller) inUse(copyName string) bool {
 // release deletes a copy that no binding names.
 func (c *controller) release(ctx context.Context, of clusters.Key) error {
 	s, ok := c.informers.APIResourceSchemas.Get(of)
-	if !ok || c.inUse(of.Name) {
+	if !ok {
+		c.noteDeleted(of.Name, "")
+		return nil
+	}
+	if c.inUse(of.Name) {
 		return nil
 	}
 	if !c.caughtUp.Load() {
@@ -124,6 +154,7 @@ func (c *controller) release(ctx context.Context, of clusters.Key) error {
 	if c.inUse(of.Name) {
 		return nil
 	}
+	c.noteDeleted(of.Name, s.UID) // also if nobody knows what has come of it
 	err := c.clients.Schemas.Delete(ctx, of.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID}})
 	return unlessChanged(err)
 }

@@ -43,11 +43,14 @@ func (k key) chargedTo() string {
 
 // String is for logs.
 func (k key) String() string {
-	out := string(k.what) + " " + k.of.String()
-	if k.shard != "" {
-		out += " of shard " + k.shard
+	switch k.what {
+	case aShard:
+		return "exports of shard " + k.shard
+	case anOffer:
+		return string(k.what) + " " + k.of.String() + " of shard " + k.shard
+	default:
+		return string(k.what) + " " + k.of.String()
 	}
-	return out
 }
 
 type (

@@ -21,11 +21,11 @@ import (
 
 // The shard of an export tells nobody of a change (I9). It is asked each offerNews which of its exports have changed, as
 // long as a binding names one of them, and those are read again. Each is read again after offerPeriod in any case; and
-// if the shard has had more changes than it can tell of, after overtaken, of which one for each offerPace. What changes
-// about bindings has their export read after offerRest at the earliest.
+// if the shard has had more changes than it can tell of, after overtaken, of which one for each offerPace. While its
+// watches are broken it is not asked: most probably it would not answer.
 const (
 	offerNews   = 2 * time.Second
-	offerRest   = time.Second
+	offerWaver  = time.Second
 	offerPeriod = 5 * time.Minute
 	overtaken   = 10 * time.Second
 	offerPace   = 20 * time.Millisecond
@@ -42,7 +42,7 @@ type offers struct {
 type offer struct {
 	*controllers.Offer // nil: its shard has no such export
 	read               time.Time
-	change             string // the last one that its shard has told of
+	change, by         string // the last one that its shard has told of, and the process that did
 	// unfit says of schemas, by name, why they cannot be kept here.
 	unfit map[string]string
 }
@@ -63,9 +63,21 @@ func (o *offers) set(of key, now offer) {
 	o.known[of] = now
 }
 
+// doubt has all offers of a shard read again when they are asked for next.
+func (o *offers) doubt(shard string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for of, known := range o.known {
+		if of.shard == shard {
+			known.read = time.Time{}
+			o.known[of] = known
+		}
+	}
+}
+
 // hear returns which offers of a shard are to be read again, by what that says of changes. some says that a binding
 // names an offer of it.
-func (o *offers) hear(shard string, changes map[clusters.Key]string, all bool) (again []key, some bool) {
+func (o *offers) hear(shard string, news controllers.Changes) (again []key, some bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	late := time.Now().Add(-max(overtaken, time.Duration(len(o.known))*offerPace))
@@ -74,12 +86,12 @@ func (o *offers) hear(shard string, changes map[clusters.Key]string, all bool) (
 			continue
 		}
 		some = true
-		change, changed := changes[of.of]
-		if changed && change != known.change {
-			known.change, known.read = change, time.Time{}
+		change, changed := news.Exports[of.of]
+		if changed && change != known.change || news.By != known.by {
+			known.change, known.by, known.read = change, news.By, time.Time{}
 			o.known[of] = known
 		}
-		if known.read.IsZero() || !all && known.read.Before(late) {
+		if known.read.IsZero() || !news.All && known.read.Before(late) {
 			again = append(again, of)
 		}
 	}
@@ -121,6 +133,7 @@ func (c *controller) followShards() {
 	c.On(loop.Source[key]{Synced: c.informers.APIBindings.Synced(), Register: func() (remove func()) {
 		return c.others.Contact.Follow(func(shard string, heard bool) {
 			defer c.Contain("event handler")
+			c.offers.doubt(shard)
 			for _, b := range c.informers.APIBindings.ByIndex(controllers.ByExportShard, shard) {
 				if of, _ := offerOf(b); heard {
 					c.Add(of)
@@ -142,11 +155,11 @@ func (c *controller) pull(ctx context.Context, of key) error {
 		return nil // it is queued when the shard is heard
 	}
 	if !c.others.Contact.Steady(of.shard) {
-		c.AddAfter(of, offerRest) // most probably it would not answer
+		c.AddAfter(of, offerWaver)
 		return nil
 	}
 	was, known := c.offers.get(of)
-	if rest := offerRest - time.Since(was.read); known && rest > 0 {
+	if rest := offerPeriod - time.Since(was.read); known && rest > 0 {
 		c.AddAfter(of, rest)
 		return nil
 	}
@@ -157,14 +170,14 @@ func (c *controller) pull(ctx context.Context, of key) error {
 	for _, b := range waiting {
 		c.Add(b)
 	}
-	c.AddAfter(of, wait.Jitter(offerPeriod, 0.1))
+	c.AddAfter(of, wait.Jitter(offerPeriod, 0.1)) // not all at once
 	c.AddAfter(key{what: aShard, shard: of.shard}, offerNews)
 	return nil
 }
 
 // read reads an export of another shard, and returns the bindings for which something has changed.
 func (c *controller) read(ctx context.Context, of key, was offer, known bool) (waiting []key, err error) {
-	now := offer{read: time.Now(), change: was.change, unfit: map[string]string{}}
+	now := offer{read: time.Now(), change: was.change, by: was.by, unfit: map[string]string{}}
 	if now.Offer, err = c.others.Offers.Offer(ctx, of.shard, of.of, was.Offer); apierrors.IsNotFound(err) {
 		now.Offer = nil
 	} else if err != nil {
@@ -182,11 +195,11 @@ func (c *controller) read(ctx context.Context, of key, was offer, known bool) (w
 // listen asks a shard which of its exports have changed, and goes on as long as a binding names one.
 func (c *controller) listen(ctx context.Context, of key) error {
 	if c.others.Contact.Steady(of.shard) {
-		changes, all, err := c.others.Offers.Changed(ctx, of.shard)
+		news, err := c.others.Offers.Changes(ctx, of.shard)
 		if err != nil {
 			return fmt.Errorf("ask which APIExports have changed: %w", err)
 		}
-		again, some := c.offers.hear(of.shard, changes, all)
+		again, some := c.offers.hear(of.shard, news)
 		if !some {
 			return nil
 		}

@@ -34,9 +34,6 @@ type exporter struct {
 	fault error
 	reads int
 	was   *controllers.Offer // what the last read knew
-	// changes are those that it tells of, and it may have missed some.
-	changes map[clusters.Key]string
-	missed  bool
 	// meanwhile is called while it is read.
 	meanwhile func()
 }
@@ -56,8 +53,8 @@ func (e *exporter) Offer(_ context.Context, shard string, of clusters.Key, was *
 	return e.offer, nil
 }
 
-func (e *exporter) Changed(context.Context, string) (map[clusters.Key]string, bool, error) {
-	return e.changes, !e.missed, e.fault
+func (e *exporter) Changes(context.Context, string) (controllers.Changes, error) {
+	return controllers.Changes{}, e.fault
 }
 
 // offering is an offer of some resources, of which each has a schema that says the same as its name.
@@ -198,7 +195,7 @@ func TestAnExportIsReadAsLongAsABindingNamesIt(t *testing.T) {
 	pull := func() {
 		t.Helper()
 		if known, ok := k.offers.get(k.key()); ok { // as if time had passed
-			known.read = known.read.Add(-offerRest)
+			known.read = known.read.Add(-offerPeriod)
 			k.offers.set(k.key(), known)
 		}
 		if err := k.pull(t.Context(), k.key()); err != nil {
@@ -207,7 +204,7 @@ func TestAnExportIsReadAsLongAsABindingNamesIt(t *testing.T) {
 	}
 	pull()
 	if err := k.pull(t.Context(), k.key()); err != nil || k.exporter.reads != 1 {
-		t.Errorf("%d reads within a second (%v)", k.exporter.reads, err)
+		t.Errorf("%d reads in no time (%v)", k.exporter.reads, err)
 	}
 	first := k.exporter.offer
 	pull()
@@ -243,6 +240,40 @@ func TestAnExportIsReadAsLongAsABindingNamesIt(t *testing.T) {
 	}
 }
 
+// A copy that this term has deleted is made again, though the cache still shows it.
+func TestACopyIsMadeUnlessItIsThere(t *testing.T) {
+	k := taking(t)
+	copied := &apisv1alpha1.APIResourceSchema{ObjectMeta: metav1.ObjectMeta{Name: "ux.parcels.example.com", UID: "c1", Annotations: map[string]string{logicalcluster.AnnotationKey: clusters.BoundSchemas.String()}}}
+	of := clusters.KeyOf(copied)
+	if k.has(of) {
+		t.Error("a copy is there that nobody has made")
+	}
+	schemas := controllertest.NewSource(copied)
+	k.informers.APIResourceSchemas = controllertest.Informer(t, schemas, controllers.OwnerIndexers[resourceSchema]())
+	controllertest.Run(t, k.informers.APIResourceSchemas)
+	if !k.has(of) {
+		t.Error("the cache shows it, and it is not there")
+	}
+	k.noteDeleted(of.Name, "c1")
+	if k.has(of) {
+		t.Error("it was deleted, and is there")
+	}
+	schemas.Delete(of)
+	for _, there := k.informers.APIResourceSchemas.Get(of); there; _, there = k.informers.APIResourceSchemas.Get(of) {
+		runtime.Gosched()
+	}
+	if err := k.release(t.Context(), of); err != nil || len(k.deleted) != 0 {
+		t.Errorf("the cache shows it no more, and it is not forgotten: %v (%v)", k.deleted, err)
+	}
+	again := copied.DeepCopy()
+	again.UID = "c2"
+	k.noteDeleted(of.Name, "c1")
+	schemas.Set(again)
+	for !k.has(of) {
+		runtime.Gosched()
+	}
+}
+
 // It has found nothing that is known of the export, and waits to be told.
 func TestABindingThatComesWhileItsExportIsReadIsNotForgotten(t *testing.T) {
 	k := taking(t)
@@ -275,6 +306,7 @@ func TestChangesOfAnExportAreHeardOf(t *testing.T) {
 		name    string
 		changes map[clusters.Key]string
 		missed  bool
+		by      string
 		again   bool
 	}{
 		{name: "nothing has changed"},
@@ -283,8 +315,10 @@ func TestChangesOfAnExportAreHeardOf(t *testing.T) {
 		{name: "it has not changed since", changes: map[clusters.Key]string{parcels: "6"}},
 		{name: "it has changed again", changes: map[clusters.Key]string{parcels: "6 7"}, again: true},
 		{name: "more has changed than is told, and it was read just now", missed: true},
+		{name: "another process tells", by: "2", again: true},
+		{name: "the same process tells", by: "2"},
 	} {
-		again, some := k.offers.hear("m", tc.changes, !tc.missed)
+		again, some := k.offers.hear("m", controllers.Changes{Exports: tc.changes, All: !tc.missed, By: tc.by})
 		if !some || (len(again) == 1) != tc.again || len(again) > 1 {
 			t.Errorf("%s: %v are read again (%t)", tc.name, again, some)
 		}
@@ -298,16 +332,21 @@ func TestChangesOfAnExportAreHeardOf(t *testing.T) {
 	known, _ := k.offers.get(k.key())
 	known.read = known.read.Add(-overtaken)
 	k.offers.set(k.key(), known)
-	if again, _ := k.offers.hear("m", nil, true); len(again) != 0 {
+	if again, _ := k.offers.hear("m", controllers.Changes{All: true, By: "2"}); len(again) != 0 {
 		t.Errorf("all changes were told: %v are read again", again)
 	}
-	if again, _ := k.offers.hear("m", nil, false); len(again) != 1 {
+	if again, _ := k.offers.hear("m", controllers.Changes{By: "2"}); len(again) != 1 {
 		t.Errorf("more has changed than is told: %v are read again", again)
 	}
-	if again, some := k.offers.hear("another", nil, false); len(again) != 0 || some {
+	if k.offers.doubt("m"); len(first(k.offers.hear("m", controllers.Changes{All: true, By: "2"}))) != 1 {
+		t.Error("the shard was not heard meanwhile, and nothing is read again")
+	}
+	if again, some := k.offers.hear("another", controllers.Changes{}); len(again) != 0 || some {
 		t.Errorf("of another shard %v are read (%t)", again, some)
 	}
 }
+
+func first(again []key, _ bool) []key { return again }
 
 // What hangs of another shard leaves workers to this one.
 func TestWhatAnotherShardIsAskedIsChargedToIt(t *testing.T) {

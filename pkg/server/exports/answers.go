@@ -17,8 +17,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 )
 
-// Reader reads from the store, in the logical cluster of the context. Its errors are those of API requests. No cache
-// takes its place: two replicas that are behind by different changes would be followed to and fro.
+// Reader reads from the store, in the logical cluster of the context. Its errors are those of API requests. For exports
+// no cache takes its place: two replicas that are behind by different changes would be followed to and fro.
 type Reader interface {
 	Export(ctx context.Context, name string) (*apisv1alpha2.APIExport, error)
 	Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error)
@@ -31,6 +31,8 @@ type Answers struct {
 	Authorizer authorizer.Authorizer
 	// Informers tell what has changed.
 	Informers controllers.Informers
+	// Process names this process, and none before or after it.
+	Process string
 }
 
 // Answer answers a question. The error says that this replica cannot know now.
@@ -56,15 +58,28 @@ func (a Answers) Answer(ctx context.Context, q Question) (Answer, error) {
 	}
 	out := Answer{Export: &apisv1alpha2.APIExport{ObjectMeta: shown(export), Spec: export.Spec, Status: export.Status}, Schemas: map[string]types.UID{}}
 	for _, r := range export.Spec.Resources {
-		s, err := found(a.Reader.Schema(ctx, r.Schema))
+		uid, err := a.uid(ctx, q.Cluster, r.Schema)
 		if err != nil {
 			return Answer{}, err
 		}
-		if s != nil {
-			out.Schemas[r.Schema] = s.UID
+		if uid != "" {
+			out.Schemas[r.Schema] = uid
 		}
 	}
 	return out, nil
+}
+
+// uid returns the uid of a schema, or nothing if there is no such schema. The cache knows nearly all, and is believed
+// since schemas never change: whoever asks for one that was made anew is told that it is another one.
+func (a Answers) uid(ctx context.Context, cluster logicalcluster.Name, name string) (types.UID, error) {
+	if s, ok := a.Informers.APIResourceSchemas.Get(clusters.Key{Cluster: cluster, Name: name}); ok {
+		return s.UID, nil
+	}
+	s, err := found(a.Reader.Schema(ctx, name))
+	if s == nil || err != nil {
+		return "", err
+	}
+	return s.UID, nil
 }
 
 // schema answers with a schema if the export names it.
@@ -78,6 +93,10 @@ func (a Answers) schema(ctx context.Context, export *apisv1alpha2.APIExport, nam
 	}
 	return Answer{Schema: &apisv1alpha1.APIResourceSchema{ObjectMeta: shown(s), Spec: s.Spec}}, nil
 }
+
+// maxLooked is at how many resources of exports is looked for one answer about changes: a tenant may have many, and
+// change their schemas all the time.
+const maxLooked = 20000
 
 // changes answers with what the informers have heard of in the last minute.
 func (a Answers) changes() Answer {
@@ -96,8 +115,12 @@ func (a Answers) changes() Answer {
 		}
 		changed[of.Cluster][of.Name] = versionOf(cmp.Or(now, old), now == nil)
 	})
+	looked := 0
 	for cluster, names := range changed {
 		for _, e := range a.Informers.APIExports.List(cluster) {
+			if looked += len(e.Spec.Resources); looked > maxLooked {
+				break
+			}
 			for _, r := range e.Spec.Resources {
 				if version := names[r.Schema]; version != "" {
 					versions[clusters.KeyOf(e)] += " " + version
@@ -105,7 +128,7 @@ func (a Answers) changes() Answer {
 			}
 		}
 	}
-	out := Answer{Missed: max(exports, schemas) >= clusters.MaxRecent}
+	out := Answer{By: a.Process, Missed: max(exports, schemas) >= clusters.MaxRecent || looked > maxLooked}
 	for of, version := range versions {
 		out.Changes = append(out.Changes, Change{of.Cluster, of.Name, version})
 	}

@@ -34,8 +34,8 @@ const (
 	patience, each = 5 * time.Second, 2 * time.Second
 	// maxAnswer is how many bytes another shard may answer with. An object has 1.5 MiB at most where it is stored.
 	maxAnswer = 4 << 20
-	// maxResources is how many resources an export of another shard may have.
-	maxResources = 1000
+	// maxResources is how many resources an export of another shard may have: so many are read in one turn.
+	maxResources = 250
 )
 
 // Others asks other shards about their exports. It remembers nothing. Make it with NewOthers. All methods may be called
@@ -94,17 +94,14 @@ func (o *Others) Offer(ctx context.Context, shard string, export clusters.Key, w
 	return out, nil
 }
 
-// Changed implements controllers.OfferReader.
-func (o *Others) Changed(ctx context.Context, shard string) (changes map[clusters.Key]string, all bool, err error) {
+// Changes implements controllers.OfferReader.
+func (o *Others) Changes(ctx context.Context, shard string) (controllers.Changes, error) {
 	says, err := o.ask(ctx, shard, Question{Changed: true})
-	if err != nil {
-		return nil, false, err
-	}
-	changes = map[clusters.Key]string{}
+	out := controllers.Changes{Exports: map[clusters.Key]string{}, All: !says.Missed, By: says.By}
 	for _, c := range says.Changes {
-		changes[clusters.Key{Cluster: c.Cluster, Name: c.Name}] = c.Version
+		out.Exports[clusters.Key{Cluster: c.Cluster, Name: c.Name}] = c.Version
 	}
-	return changes, !says.Missed, nil
+	return out, err
 }
 
 func (o *Others) schema(ctx context.Context, shard string, export clusters.Key, name string, uid types.UID) (*apisv1alpha1.APIResourceSchema, error) {

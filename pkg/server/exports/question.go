@@ -49,6 +49,8 @@ type Answer struct {
 	// more.
 	Changes []Change `json:"changes,omitempty"`
 	Missed  bool     `json:"missed,omitempty"`
+	// By names the process that answers about changes: it has heard of none before it began.
+	By string `json:"by,omitempty"`
 }
 
 // Change is one export that has changed, or of which a schema has. Version is another one with each change.

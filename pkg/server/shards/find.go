@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -14,6 +15,20 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
+
+const (
+	// followedFor is for how long it is remembered where a workspace leads. One that is deleted, and made anew,
+	// leads astray for as long: to a cluster that is gone.
+	followedFor = 10 * time.Second
+	// rememberedSteps is how many workspaces are remembered, of some 200 bytes.
+	rememberedSteps = 8192
+)
+
+// step is a workspace of a path.
+type step struct {
+	from place
+	name string
+}
 
 // place is a logical cluster, and the shard that has it.
 type place struct {
@@ -24,7 +39,7 @@ type place struct {
 // Find returns the shard and the logical cluster that a path leads to, wherever it leads on the way. It believes of each
 // workspace only the shard that has it: a shard that lies leads astray below its own clusters, and nowhere else. The
 // error is NotFound (k8s.io/apimachinery/pkg/api/errors) if there is no such cluster; any other says who does not
-// answer. It asks two questions for each workspace of the path.
+// answer. It asks two questions for each workspace of the path that it has not followed in the last seconds.
 func (h *Homes) Find(ctx context.Context, path logicalcluster.Path) (shard string, cluster logicalcluster.Name, err error) {
 	if clusters.IsSystem(logicalcluster.Name(path.String())) { // every shard has it, and nobody leads there
 		return "", "", noCluster(path.String())
@@ -112,6 +127,9 @@ func (h *Homes) whoHas(ctx context.Context, cluster logicalcluster.Name) ([]stri
 
 // child returns where the logical cluster of a workspace is.
 func (h *Homes) child(ctx context.Context, parent place, name string) (place, error) {
+	if known, ok := h.steps.Get(step{parent, name}); ok {
+		return known.(place), nil
+	}
 	of := clusters.Key{Cluster: parent.cluster, Name: name}
 	if !clusters.IsSegment(name) {
 		return place{}, noCluster(of.String())
@@ -131,6 +149,7 @@ func (h *Homes) child(ctx context.Context, parent place, name string) (place, er
 	if lc.Spec.Owner == nil || lc.Spec.Owner.UID != ws.UID {
 		return place{}, noCluster(of.String())
 	}
+	h.steps.Add(step{parent, name}, at, followedFor)
 	return at, nil
 }
 

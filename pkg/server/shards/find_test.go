@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -25,9 +27,11 @@ type forest struct {
 	// clusters have the uid of their owner, by "<shard> <cluster>".
 	clusters map[string]string
 	down     []string
+	asked    int // for Workspaces
 }
 
 func (f *forest) Workspace(_ context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error) {
+	f.asked++
 	uid := shard + " " + key.Cluster.String() + "/" + key.Name
 	assigned, ok := f.workspaces[uid]
 	if !ok {
@@ -138,6 +142,30 @@ func TestAPathIsFollowedThroughAllShards(t *testing.T) {
 			t.Errorf("%s, while shard b is down: %v, want %q", path, err, want)
 		}
 	}
+}
+
+func TestAPathIsFollowedAnewAfterSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &forest{workspaces: map[string]string{"root root/a": "c1 a"}, clusters: map[string]string{"a c1": "root root/a", "a c2": "root root/a"}}
+		h := f.homes()
+		leads := func() string {
+			_, cluster, err := h.Find(t.Context(), logicalcluster.NewPath("root:a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return cluster.String()
+		}
+		first := leads()
+		f.workspaces["root root/a"] = "c2 a"
+		at := f.asked
+		if got := leads(); first != "c1" || got != "c1" || f.asked != at {
+			t.Errorf("it leads to %s, and then to %s, after %d questions more", first, got, f.asked-at)
+		}
+		time.Sleep(followedFor + time.Second)
+		if got := leads(); got != "c2" {
+			t.Errorf("later it leads to %s", got)
+		}
+	})
 }
 
 // A shard that says that it has another one's cluster does not get what was meant for that.

@@ -12,6 +12,7 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/lru"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -60,11 +61,14 @@ type Memory interface {
 // it with NewHomes. All methods may be called at any time on any goroutine.
 type Homes struct {
 	cfg   HomesConfig
-	cache *lru.Cache // shards by cluster
+	cache *lru.Cache            // shards by cluster
+	steps *cache.LRUExpireCache // places by step: where paths have led
 }
 
 // NewHomes returns a Homes that remembers nothing.
-func NewHomes(cfg HomesConfig) *Homes { return &Homes{cfg: cfg, cache: lru.New(rememberedHomes)} }
+func NewHomes(cfg HomesConfig) *Homes {
+	return &Homes{cfg: cfg, cache: lru.New(rememberedHomes), steps: cache.NewLRUExpireCache(rememberedSteps)}
+}
 
 // Check returns an error unless a logical cluster is on another shard.
 func (h *Homes) Check(ctx context.Context, shard string, cluster logicalcluster.Name) error {
