@@ -86,14 +86,16 @@ func (o *offers) hear(shard string, news controllers.Changes) (again []key, some
 			continue
 		}
 		some = true
-		change, changed := news.Exports[of.of]
-		if changed && change != known.change || news.By != known.by {
+		if change, changed := news.Exports[of.of]; changed && change != known.change || news.By != known.by {
 			known.change, known.by, known.read = change, news.By, time.Time{}
-			o.known[of] = known
 		}
-		if known.read.IsZero() || !news.All && known.read.Before(late) {
+		if !news.All && known.read.Before(late) {
+			known.read = time.Time{}
+		}
+		if known.read.IsZero() {
 			again = append(again, of)
 		}
+		o.known[of] = known
 	}
 	return again, some
 }
@@ -147,6 +149,11 @@ func (c *controller) followShards() {
 
 // pull reads an export of another shard, and queues its bindings if it has changed.
 func (c *controller) pull(ctx context.Context, of key) error {
+	was, known := c.offers.get(of)
+	if rest := offerPeriod - time.Since(was.read); known && rest > 0 {
+		c.AddAfter(of, rest) // nothing else is done for each change of each binding: an export may have thousands
+		return nil
+	}
 	if len(c.takers(of)) == 0 {
 		c.offers.forget(of)
 		return nil
@@ -156,11 +163,6 @@ func (c *controller) pull(ctx context.Context, of key) error {
 	}
 	if !c.others.Contact.Steady(of.shard) {
 		c.AddAfter(of, offerWaver)
-		return nil
-	}
-	was, known := c.offers.get(of)
-	if rest := offerPeriod - time.Since(was.read); known && rest > 0 {
-		c.AddAfter(of, rest)
 		return nil
 	}
 	waiting, err := c.read(ctx, of, was, known)

@@ -335,8 +335,11 @@ func TestChangesOfAnExportAreHeardOf(t *testing.T) {
 	if again, _ := k.offers.hear("m", controllers.Changes{All: true, By: "2"}); len(again) != 0 {
 		t.Errorf("all changes were told: %v are read again", again)
 	}
+	reads := k.exporter.reads
 	if again, _ := k.offers.hear("m", controllers.Changes{By: "2"}); len(again) != 1 {
 		t.Errorf("more has changed than is told: %v are read again", again)
+	} else if err := k.pull(t.Context(), again[0]); err != nil || k.exporter.reads != reads+1 {
+		t.Errorf("more has changed than is told, and it is not read (%v)", err)
 	}
 	if k.offers.doubt("m"); len(first(k.offers.hear("m", controllers.Changes{All: true, By: "2"}))) != 1 {
 		t.Error("the shard was not heard meanwhile, and nothing is read again")

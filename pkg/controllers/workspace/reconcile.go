@@ -245,9 +245,12 @@ func childPath(w world) string {
 	return parent + ":" + w.workspace.Name
 }
 
-// reported returns the Workspace with the status that the world requires.
+// reported returns the Workspace with the status that the world requires. It shares all but the status, since the sweep
+// asks for each of a million.
 func reported(w world) *tenancyv1alpha1.Workspace {
-	out := w.workspace.DeepCopy()
+	copied := *w.workspace
+	out := &copied
+	w.workspace.Status.DeepCopyInto(&out.Status)
 	lc := w.logicalCluster
 	switch {
 	case w.elsewhere && !w.heard:
