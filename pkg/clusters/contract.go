@@ -19,8 +19,8 @@ const BoundSchemas logicalcluster.Name = "system:bound-schemas"
 // no binding with it.
 const ExportClusterAnnotation = "internal.apis.kcp.io/export-cluster"
 
-// ExportShardAnnotation names the shard of the logical cluster of an APIBinding's export, if that is another one than the
-// binding's. Admission writes it with ExportClusterAnnotation.
+// ExportShardAnnotation names the shard of the logical cluster of an APIBinding's export, if that is another one than
+// the binding's. Admission writes it with ExportClusterAnnotation.
 const ExportShardAnnotation = "internal.apis.kcp.io/export-shard"
 
 // BindingFinalizer keeps an APIBinding until the objects of what it binds are deleted. It is kcp's.

@@ -186,7 +186,8 @@ func (i *Informer[T]) Page(after Key, n int) []T {
 	return i.objects.page(after, n)
 }
 
-// Recent calls visit with the changes of the last minute since the first list, the oldest first: up to MaxRecent of them.
+// Recent calls visit with the changes of the last minute since the first list, the oldest first: up to MaxRecent of
+// them.
 func (i *Informer[T]) Recent(visit Handler[T]) {
 	i.mu.RLock()
 	changes := i.recent.list()

@@ -51,7 +51,7 @@ func startTrade(t *testing.T) *trade {
 		_, err := out.ann().client.Resource(exportsGVR).List(ctx, metav1.ListOptions{})
 		return err
 	})
-	eventually(t, "bob enters his workspace", func(ctx context.Context) error {
+	eventually(t, "bob enters workspace consumer", func(ctx context.Context) error {
 		_, err := out.bob().client.Resource(bindingsGVR).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -148,7 +148,7 @@ func TestAnExportOfAnotherShardIsBoundByWhoeverMayBindIt(t *testing.T) {
 	if len(said) != 1 {
 		t.Errorf("strangers learn what there is: %v", said)
 	}
-	eventually(t, "bob may do everything in his workspace as ann", func(ctx context.Context) error {
+	eventually(t, "bob may do everything in workspace consumer as ann", func(ctx context.Context) error {
 		binding := toUser("ann", "cluster-admin", "ann")
 		_, err := i.society("eu1").as("bob", i.consumer.String()).RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -248,7 +248,7 @@ func TestWhatIsBoundServesWhileTheShardOfItsExportIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.again("eu1")
-	eventually(t, "bob enters his workspace", func(ctx context.Context) error {
+	eventually(t, "bob enters workspace consumer", func(ctx context.Context) error {
 		_, err := i.bob().client.Resource(parcels).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -256,7 +256,7 @@ func TestWhatIsBoundServesWhileTheShardOfItsExportIsDown(t *testing.T) {
 
 	i.again("root")
 	i.until("eu1", "eu1 hears root", func() bool { return i.shards["eu1"].at.shard.Shards.Contact.Hears("root") })
-	eventually(t, "ann enters her workspace", func(ctx context.Context) error {
+	eventually(t, "ann enters workspace provider", func(ctx context.Context) error {
 		_, err := i.ann().client.Resource(exportsGVR).List(ctx, metav1.ListOptions{})
 		return err
 	})

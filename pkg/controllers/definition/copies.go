@@ -37,7 +37,8 @@ type copies struct {
 	mu sync.Mutex
 	// named are the copies that a status names which this term has written and the cache has not shown yet.
 	named map[clusters.Key]namedCopies
-	// deleted are the uids of copies that this term has deleted, by name, until the cache shows that they have gone.
+	// deleted are the uids of copies that this term has deleted, by name, until the cache shows that they have
+	// gone.
 	deleted map[string]types.UID
 }
 

@@ -35,8 +35,8 @@ type exported struct {
 	schema func(name string) (s resourceSchema, unfit string)
 }
 
-// exported returns the export of a binding. It is not known if another shard has it, and this term has not read it yet.
-func (c *controller) exported(b binding) (out exported, known bool) {
+// exported returns the export of a binding. It is not ok if another shard has it, and this term has not read it yet.
+func (c *controller) exported(b binding) (out exported, ok bool) {
 	offer, foreign := offerOf(b)
 	if !foreign {
 		out.export, _ = c.informers.APIExports.Get(offer.of)

@@ -19,10 +19,10 @@ import (
 	"github.com/regent-project/regent/pkg/controllers/loop"
 )
 
-// The shard of an export tells nobody of a change (I9). It is asked each offerNews which of its exports have changed, as
-// long as a binding names one of them, and those are read again. Each is read again after offerPeriod in any case; and
-// if the shard has had more changes than it can tell of, after overtaken, of which one for each offerPace. While its
-// watches are broken it is not asked: most probably it would not answer.
+// The shard of an export tells nobody of a change (I9). It is asked each offerNews which of its exports have changed,
+// as long as a binding names one of them, and those are read again. Each is read again after offerPeriod in any case;
+// and if the shard has had more changes than it can tell of, after overtaken, of which one for each offerPace. While
+// its watches are broken it is not asked: most probably it would not answer.
 const (
 	offerNews   = 2 * time.Second
 	offerWaver  = time.Second
@@ -151,7 +151,8 @@ func (c *controller) followShards() {
 func (c *controller) pull(ctx context.Context, of key) error {
 	was, known := c.offers.get(of)
 	if rest := offerPeriod - time.Since(was.read); known && rest > 0 {
-		c.AddAfter(of, rest) // nothing else is done for each change of each binding: an export may have thousands
+		// nothing else is done for each change of each binding: an export may have thousands
+		c.AddAfter(of, rest)
 		return nil
 	}
 	if len(c.takers(of)) == 0 {

@@ -139,15 +139,15 @@ func taking(t *testing.T) *taker {
 }
 
 // says returns what the binding's condition says, whether the controller waits, and what is bound.
-func (k *taker) says() (message string, waits bool, bound []string) {
+func (k *taker) says() (message string, waits bool, names []string) {
 	d := k.decide(k.binding)
 	if c := conditions.Get(d.out, apisv1alpha2.BindingUpToDate); c != nil {
 		message = c.Message
 	}
 	for _, r := range d.out.Status.BoundResources {
-		bound = append(bound, r.Resource)
+		names = append(names, r.Resource)
 	}
-	return message, d.lacking, bound
+	return message, d.lacking, names
 }
 
 func TestABindingWaitsForTheShardOfItsExport(t *testing.T) {

@@ -118,7 +118,8 @@ func (c *controller) lacksIn(lc *corev1alpha1.LogicalCluster, key clusters.Key) 
 		return outdated(clusters.BuiltIn{LogicalCluster: lc, RootCA: c.rootCA}, key.Name)
 	}
 	switch {
-	case builtIn && !stored && !hasAccount && !isPublished: // as nearly all are: the sweep looks at two of each cluster
+	// as nearly all are: the sweep looks at two of each cluster
+	case builtIn && !stored && !hasAccount && !isPublished:
 		return lack{update: update()}
 	case builtIn && !stored:
 		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/apis/admission"
 )
 
 // Reader reads from the store, in the logical cluster of the context. Its errors are those of API requests. For exports
@@ -42,21 +43,21 @@ func (a Answers) Answer(ctx context.Context, q Question) (Answer, error) {
 	}
 	ctx = clusters.WithOnly(ctx, q.Cluster)
 	if q.User != nil {
-		decision, _, err := a.Authorizer.Authorize(ctx, Binding(told(q.User), q.Name))
+		decision, _, err := a.Authorizer.Authorize(ctx, admission.AttributesOfBinding(userOf(q.User), q.Name))
 		may := decision == authorizer.DecisionAllow
 		if may {
 			err = nil
 		}
 		return Answer{May: may}, err
 	}
-	export, err := found(a.Reader.Export(ctx, q.Name))
+	export, err := orNil(a.Reader.Export(ctx, q.Name))
 	if export == nil || err != nil {
 		return Answer{}, err
 	}
 	if q.Schema != "" {
 		return a.schema(ctx, export, q.Schema)
 	}
-	out := Answer{Export: &apisv1alpha2.APIExport{ObjectMeta: shown(export), Spec: export.Spec, Status: export.Status}, Schemas: map[string]types.UID{}}
+	out := Answer{Export: &apisv1alpha2.APIExport{ObjectMeta: metadataOf(export), Spec: export.Spec, Status: export.Status}, Schemas: map[string]types.UID{}}
 	for _, r := range export.Spec.Resources {
 		uid, err := a.uid(ctx, q.Cluster, r.Schema)
 		if err != nil {
@@ -75,7 +76,7 @@ func (a Answers) uid(ctx context.Context, cluster logicalcluster.Name, name stri
 	if s, ok := a.Informers.APIResourceSchemas.Get(clusters.Key{Cluster: cluster, Name: name}); ok {
 		return s.UID, nil
 	}
-	s, err := found(a.Reader.Schema(ctx, name))
+	s, err := orNil(a.Reader.Schema(ctx, name))
 	if s == nil || err != nil {
 		return "", err
 	}
@@ -87,11 +88,11 @@ func (a Answers) schema(ctx context.Context, export *apisv1alpha2.APIExport, nam
 	if !slices.ContainsFunc(export.Spec.Resources, func(r apisv1alpha2.ResourceSchema) bool { return r.Schema == name }) {
 		return Answer{}, nil
 	}
-	s, err := found(a.Reader.Schema(ctx, name))
+	s, err := orNil(a.Reader.Schema(ctx, name))
 	if s == nil || err != nil {
 		return Answer{}, err
 	}
-	return Answer{Schema: &apisv1alpha1.APIResourceSchema{ObjectMeta: shown(s), Spec: s.Spec}}, nil
+	return Answer{Schema: &apisv1alpha1.APIResourceSchema{ObjectMeta: metadataOf(s), Spec: s.Spec}}, nil
 }
 
 // maxLooked is at how many resources of exports is looked for one answer about changes: a tenant may have many, and
@@ -142,13 +143,13 @@ func versionOf(obj metav1.Object, deleted bool) string {
 	return obj.GetResourceVersion()
 }
 
-// shown returns what other shards need to know of the metadata of an object. Annotations may approve of its group.
-func shown(obj metav1.Object) metav1.ObjectMeta {
+// metadataOf returns what other shards need to know of the metadata of an object. Annotations may approve of its group.
+func metadataOf(obj metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(), Annotations: obj.GetAnnotations()}
 }
 
-// found returns nil instead of an object that does not exist.
-func found[T any](obj *T, err error) (*T, error) {
+// orNil returns nil instead of an object that does not exist.
+func orNil[T any](obj *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // it is what is known of it
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
+	"github.com/regent-project/regent/pkg/server/apis/admission"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -99,7 +100,7 @@ func making() *maker {
 func TestAQuestionArrivesAsItWasPut(t *testing.T) {
 	who := &user.DefaultInfo{Name: "ann", UID: "7", Groups: []string{"a,b", "c&d=e"}, Extra: map[string][]string{"authentication.kcp.io/cluster-name": {"x"}}}
 	for _, q := range []Question{
-		{Changed: true}, {Cluster: "maker", Name: "parcels"}, {Cluster: "root", Name: "a.b-c", Schema: "v1.parcels.example.com"}, {Cluster: "maker", Name: "parcels", User: tell(who)},
+		{Changed: true}, {Cluster: "maker", Name: "parcels"}, {Cluster: "root", Name: "a.b-c", Schema: "v1.parcels.example.com"}, {Cluster: "maker", Name: "parcels", User: infoOf(who)},
 	} {
 		query, err := q.Query()
 		if err != nil {
@@ -110,7 +111,7 @@ func TestAQuestionArrivesAsItWasPut(t *testing.T) {
 			t.Errorf("%v\n%s", err, diff)
 		}
 	}
-	if diff := cmp.Diff(who, told(tell(who))); diff != "" {
+	if diff := cmp.Diff(who, userOf(infoOf(who))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -148,11 +149,11 @@ func TestTheShardOfAnExportDecidesWhoMayBindIt(t *testing.T) {
 		asks    authorizer.AttributesRecord
 		want    authorizer.Decision
 	}{
-		"a friend":                     {"maker", Binding(friend, "parcels"), authorizer.DecisionAllow},
-		"a stranger":                   {"maker", Binding(stranger, "parcels"), authorizer.DecisionNoOpinion},
-		"a friend, another export":     {"maker", Binding(friend, "letters"), authorizer.DecisionNoOpinion},
-		"a friend, what has no name":   {"maker", Binding(friend, "parcels/status"), authorizer.DecisionNoOpinion},
-		"a friend, in another cluster": {"taker", Binding(friend, "parcels"), authorizer.DecisionNoOpinion},
+		"a friend":                     {"maker", admission.AttributesOfBinding(friend, "parcels"), authorizer.DecisionAllow},
+		"a stranger":                   {"maker", admission.AttributesOfBinding(stranger, "parcels"), authorizer.DecisionNoOpinion},
+		"a friend, another export":     {"maker", admission.AttributesOfBinding(friend, "letters"), authorizer.DecisionNoOpinion},
+		"a friend, what has no name":   {"maker", admission.AttributesOfBinding(friend, "parcels/status"), authorizer.DecisionNoOpinion},
+		"a friend, in another cluster": {"taker", admission.AttributesOfBinding(friend, "parcels"), authorizer.DecisionNoOpinion},
 		"a friend, to read it":         {"maker", authorizer.AttributesRecord{User: friend, Verb: "get", Resource: "apiexports", Name: "parcels"}, authorizer.DecisionNoOpinion},
 	} {
 		if got, _, err := o.Authorizer("m").Authorize(clusters.With(t.Context(), tc.cluster), tc.asks); got != tc.want || err != nil {
@@ -160,7 +161,7 @@ func TestTheShardOfAnExportDecidesWhoMayBindIt(t *testing.T) {
 		}
 	}
 	m.silent = true
-	if got, _, err := o.Authorizer("m").Authorize(clusters.With(t.Context(), "maker"), Binding(friend, "parcels")); got == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "shard m is not heard") {
+	if got, _, err := o.Authorizer("m").Authorize(clusters.With(t.Context(), "maker"), admission.AttributesOfBinding(friend, "parcels")); got == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "shard m is not heard") {
 		t.Errorf("of a shard that is not heard: %v, %v", got, err)
 	}
 }

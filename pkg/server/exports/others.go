@@ -56,7 +56,7 @@ func (o *Others) Authorizer(shard string) authorizer.Authorizer {
 		if !ok || a.GetUser() == nil || a.GetVerb() != "bind" || a.GetResource() != "apiexports" || !isName(a.GetName()) {
 			return authorizer.DecisionNoOpinion, "", nil
 		}
-		says, err := o.ask(ctx, shard, Question{Cluster: cluster, Name: a.GetName(), User: tell(a.GetUser())})
+		says, err := o.ask(ctx, shard, Question{Cluster: cluster, Name: a.GetName(), User: infoOf(a.GetUser())})
 		if err == nil && says.May {
 			return authorizer.DecisionAllow, "", nil
 		}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
 )
@@ -103,8 +102,8 @@ func ReadQuestion(query url.Values) (Question, error) {
 // isName reports whether an export or a schema may have a name.
 func isName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
-// told returns the user that a question has.
-func told(who *authenticationv1.UserInfo) user.Info {
+// userOf returns the user that a question has.
+func userOf(who *authenticationv1.UserInfo) user.Info {
 	out := &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: map[string][]string{}}
 	for key, values := range who.Extra {
 		out.Extra[key] = values
@@ -112,19 +111,11 @@ func told(who *authenticationv1.UserInfo) user.Info {
 	return out
 }
 
-// tell returns a user for a question.
-func tell(who user.Info) *authenticationv1.UserInfo {
+// infoOf returns a user for a question.
+func infoOf(who user.Info) *authenticationv1.UserInfo {
 	out := &authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: map[string]authenticationv1.ExtraValue{}}
 	for key, values := range who.GetExtra() {
 		out.Extra[key] = values
 	}
 	return out
-}
-
-// Binding returns what a user must be allowed who binds an export, in the logical cluster of the export.
-func Binding(who user.Info, export string) authorizer.AttributesRecord {
-	return authorizer.AttributesRecord{
-		User: who, Verb: "bind", APIGroup: apisv1alpha2.SchemeGroupVersion.Group, APIVersion: apisv1alpha2.SchemeGroupVersion.Version,
-		Resource: "apiexports", Name: export, ResourceRequest: true,
-	}
 }

@@ -36,9 +36,9 @@ type place struct {
 	cluster logicalcluster.Name
 }
 
-// Find returns the shard and the logical cluster that a path leads to, wherever it leads on the way. It believes of each
-// workspace only the shard that has it: a shard that lies leads astray below its own clusters, and nowhere else. The
-// error is NotFound (k8s.io/apimachinery/pkg/api/errors) if there is no such cluster; any other says who does not
+// Find returns the shard and the logical cluster that a path leads to, wherever it leads on the way. It believes of
+// each workspace only the shard that has it: a shard that lies leads astray below its own clusters, and nowhere else.
+// The error is NotFound (k8s.io/apimachinery/pkg/api/errors) if there is no such cluster; any other says who does not
 // answer. It asks two questions for each workspace of the path that it has not followed in the last seconds.
 func (h *Homes) Find(ctx context.Context, path logicalcluster.Path) (shard string, cluster logicalcluster.Name, err error) {
 	if clusters.IsSystem(logicalcluster.Name(path.String())) { // every shard has it, and nobody leads there

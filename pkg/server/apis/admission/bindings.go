@@ -12,11 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/clusters"
-	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/server/exports"
 )
 
 // Bindings decides who may bind an export: whoever has the verb bind on it in the export's logical cluster. Nobody
@@ -41,7 +40,7 @@ type Place struct {
 
 // placeOf returns where admission has found the export of a binding.
 func placeOf(b *apisv1alpha2.APIBinding) Place {
-	return Place{controllers.ExportShardOf(b), controllers.ExportOf(b).Cluster}
+	return Place{b.Annotations[clusters.ExportShardAnnotation], logicalcluster.Name(b.Annotations[clusters.ExportClusterAnnotation])}
 }
 
 // note notes where the export of a binding is.
@@ -116,7 +115,7 @@ func (p *Bindings) mayBind(ctx context.Context, a admission.Attributes, b *apisv
 	if at.Cluster == "" || b.Spec.Reference.Export == nil {
 		return p.refuse(a, b, errors.New("its export is not known"))
 	}
-	allowed, err := p.Allowed(ctx, at, exports.Binding(a.GetUserInfo(), b.Spec.Reference.Export.Name))
+	allowed, err := p.Allowed(ctx, at, AttributesOfBinding(a.GetUserInfo(), b.Spec.Reference.Export.Name))
 	if apierrors.IsServiceUnavailable(err) {
 		return err
 	}
@@ -127,6 +126,14 @@ func (p *Bindings) mayBind(ctx context.Context, a admission.Attributes, b *apisv
 		return p.refuse(a, b, nil)
 	}
 	return nil
+}
+
+// AttributesOfBinding returns what a user must be allowed who binds an export, in the logical cluster of the export.
+func AttributesOfBinding(who user.Info, export string) authorizer.AttributesRecord {
+	return authorizer.AttributesRecord{
+		User: who, Verb: "bind", APIGroup: apisv1alpha2.SchemeGroupVersion.Group, APIVersion: apisv1alpha2.SchemeGroupVersion.Version,
+		Resource: "apiexports", Name: export, ResourceRequest: true,
+	}
 }
 
 // refuse says the same to everybody whether there is no such cluster, or only the right is missing.
