@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,13 +37,15 @@ const (
 type offers struct {
 	mu    sync.Mutex
 	known map[key]offer
+	// tellers are the last processes that have told of changes, by shard. Each tells of all since it began.
+	tellers map[string][]string
 }
 
 // offer is what was read of an export.
 type offer struct {
 	*controllers.Offer // nil: its shard has no such export
 	read               time.Time
-	change, by         string // the last one that its shard has told of, and the process that did
+	change             string // the last one that its shard has told of
 	// unfit says of schemas, by name, why they cannot be kept here.
 	unfit map[string]string
 }
@@ -80,16 +83,17 @@ func (o *offers) doubt(shard string) {
 func (o *offers) hear(shard string, news controllers.Changes) (again []key, some bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	begun := o.hasBegun(shard, news.By)
 	late := time.Now().Add(-max(overtaken, time.Duration(len(o.known))*offerPace))
 	for of, known := range o.known {
 		if of.shard != shard {
 			continue
 		}
 		some = true
-		if change, changed := news.Exports[of.of]; changed && change != known.change || news.By != known.by {
-			known.change, known.by, known.read = change, news.By, time.Time{}
+		if change, changed := news.Exports[of.of]; changed && change != known.change {
+			known.change, known.read = change, time.Time{}
 		}
-		if !news.All && known.read.Before(late) {
+		if begun || !news.All && known.read.Before(late) {
 			known.read = time.Time{}
 		}
 		if known.read.IsZero() {
@@ -98,6 +102,21 @@ func (o *offers) hear(shard string, news controllers.Changes) (again []key, some
 		o.known[of] = known
 	}
 	return again, some
+}
+
+// hasBegun reports whether a process of a shard tells for the first time: it has not heard of what changed before. The
+// caller holds mu.
+func (o *offers) hasBegun(shard, process string) bool {
+	const remembered = 16 // more than a shard has replicas
+	all := o.tellers[shard]
+	if slices.Contains(all, process) {
+		return false
+	}
+	if o.tellers == nil {
+		o.tellers = map[string][]string{}
+	}
+	o.tellers[shard] = append(all[max(0, len(all)-remembered+1):len(all):len(all)], process)
+	return true
 }
 
 func (o *offers) forget(of key) {
@@ -180,7 +199,7 @@ func (c *controller) pull(ctx context.Context, of key) error {
 
 // read reads an export of another shard, and returns the bindings for which something has changed.
 func (c *controller) read(ctx context.Context, of key, was offer, known bool) (waiting []key, err error) {
-	now := offer{read: time.Now(), change: was.change, by: was.by, unfit: map[string]string{}}
+	now := offer{read: time.Now(), change: was.change, unfit: map[string]string{}}
 	if now.Offer, err = c.others.Offers.Offer(ctx, of.shard, of.of, was.Offer); apierrors.IsNotFound(err) {
 		now.Offer = nil
 	} else if err != nil {

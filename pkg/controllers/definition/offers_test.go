@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -309,6 +310,7 @@ func TestChangesOfAnExportAreHeardOf(t *testing.T) {
 		by      string
 		again   bool
 	}{
+		{name: "a process tells for the first time", again: true},
 		{name: "nothing has changed"},
 		{name: "another export has", changes: map[clusters.Key]string{{Cluster: "maker", Name: "letters"}: "5"}},
 		{name: "it has changed", changes: map[clusters.Key]string{parcels: "6"}, again: true},
@@ -317,6 +319,7 @@ func TestChangesOfAnExportAreHeardOf(t *testing.T) {
 		{name: "more has changed than is told, and it was read just now", missed: true},
 		{name: "another process tells", by: "2", again: true},
 		{name: "the same process tells", by: "2"},
+		{name: "the first one tells again"},
 	} {
 		again, some := k.offers.hear("m", controllers.Changes{Exports: tc.changes, All: !tc.missed, By: tc.by})
 		if !some || (len(again) == 1) != tc.again || len(again) > 1 {
@@ -329,19 +332,28 @@ func TestChangesOfAnExportAreHeardOf(t *testing.T) {
 			}
 		}
 	}
+	for n := range 100 {
+		k.offers.hear("m", controllers.Changes{All: true, By: strconv.Itoa(n)})
+	}
+	if n := len(k.offers.tellers["m"]); n > 16 {
+		t.Errorf("%d processes are remembered", n)
+	}
+	if err := k.pull(t.Context(), k.key()); err != nil {
+		t.Fatal(err)
+	}
 	known, _ := k.offers.get(k.key())
 	known.read = known.read.Add(-overtaken)
 	k.offers.set(k.key(), known)
-	if again, _ := k.offers.hear("m", controllers.Changes{All: true, By: "2"}); len(again) != 0 {
+	if again, _ := k.offers.hear("m", controllers.Changes{All: true, By: "99"}); len(again) != 0 {
 		t.Errorf("all changes were told: %v are read again", again)
 	}
 	reads := k.exporter.reads
-	if again, _ := k.offers.hear("m", controllers.Changes{By: "2"}); len(again) != 1 {
+	if again, _ := k.offers.hear("m", controllers.Changes{By: "99"}); len(again) != 1 {
 		t.Errorf("more has changed than is told: %v are read again", again)
 	} else if err := k.pull(t.Context(), again[0]); err != nil || k.exporter.reads != reads+1 {
 		t.Errorf("more has changed than is told, and it is not read (%v)", err)
 	}
-	if k.offers.doubt("m"); len(first(k.offers.hear("m", controllers.Changes{All: true, By: "2"}))) != 1 {
+	if k.offers.doubt("m"); len(first(k.offers.hear("m", controllers.Changes{All: true, By: "99"}))) != 1 {
 		t.Error("the shard was not heard meanwhile, and nothing is read again")
 	}
 	if again, some := k.offers.hear("another", controllers.Changes{}); len(again) != 0 || some {
