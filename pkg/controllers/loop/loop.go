@@ -4,6 +4,7 @@ package loop
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -89,16 +90,23 @@ func followed[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T]
 	}
 }
 
-// eachOf calls add with the keys of an object's old and new states.
+// eachOf calls add with the keys of an object's old and new states, and once if these have the same: a worker may take
+// a key before it is added again.
 func eachOf[K comparable, T clusters.Object](old, new T, keys func(T) []K, add func(K)) {
 	var none T
+	var before []K
 	for _, obj := range []T{old, new} {
 		if any(obj) == any(none) {
 			continue
 		}
-		for _, k := range keys(obj) {
+		now := keys(obj)
+		if slices.Equal(before, now) {
+			continue
+		}
+		for _, k := range now {
 			add(k)
 		}
+		before = now
 	}
 }
 

@@ -3,8 +3,8 @@ module github.com/regent-project/regent/test/tools/modules
 go 1.26.0
 
 require (
-	golang.org/x/mod v0.42.0
-	golang.org/x/tools v0.51.0
+	golang.org/x/mod v0.41.0
+	golang.org/x/tools v0.49.0
 )
 
-require golang.org/x/sync v0.23.0 // indirect
+require golang.org/x/sync v0.22.0 // indirect

@@ -26,7 +26,7 @@ var files = map[string]string{
 	"cmd/server/main.go":       "package main\n\nimport (\n\t_ \"example.com/r/pkg/b\"\n\t_ \"k8s.io/fake\"\n)\n\nfunc main() {}\n",
 	"pkg/b/go.mod":             "module example.com/r/pkg/b\n\ngo 1.26.0\n\nrequire example.com/r/pkg/a " + replaced + "\n\nreplace example.com/r/pkg/a => ../a\n",
 	"pkg/b/b.go":               "package b\n\nimport _ \"example.com/r/pkg/a\"\n",
-	"pkg/a/go.mod":             "module example.com/r/pkg/a\n\ngo 1.26.0\n\nrequire k8s.io/fake v0.35.0\n\nrequire golang.org/x/mod v0.42.0\n",
+	"pkg/a/go.mod":             "module example.com/r/pkg/a\n\ngo 1.26.0\n\nrequire k8s.io/fake v0.35.0\n\nrequire golang.org/x/mod v0.41.0\n",
 	"pkg/a/a.go":               "package a\n",
 	"pkg/a/sub/sub.go":         "package sub\n\nimport _ \"k8s.io/fake\"\n",
 	"pkg/a/internal/i/i.go":    "package i\n",
@@ -44,7 +44,7 @@ func serve(t *testing.T) (sums string) {
 	t.Helper()
 	proxy := t.TempDir()
 	for version, c := range map[string]struct{ require, code string }{
-		"v0.35.0": {"\nrequire golang.org/x/mod v0.42.0\n", "import _ \"golang.org/x/mod/semver\"\n"},
+		"v0.35.0": {"\nrequire golang.org/x/mod v0.41.0\n", "import _ \"golang.org/x/mod/semver\"\n"},
 		"v0.37.0": {},
 	} {
 		m := &mod{directory: t.TempDir()}
@@ -317,7 +317,7 @@ func TestNothingThatIsNotCommittedIsReleased(t *testing.T) {
 // What nobody could install is found before it is tagged.
 func TestARepositoryThatCannotBeReleasedIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, says string }{
-		"it replaces what others made": {"pkg/b/go.mod", files["pkg/b/go.mod"] + "\nreplace golang.org/x/mod => golang.org/x/mod v0.42.0\n", "replaces golang.org/x/mod"},
+		"it replaces what others made": {"pkg/b/go.mod", files["pkg/b/go.mod"] + "\nreplace golang.org/x/mod => golang.org/x/mod v0.41.0\n", "replaces golang.org/x/mod"},
 		"it requires a tool":           {"pkg/b/go.mod", files["pkg/b/go.mod"] + "\nrequire example.com/r/test/tool " + replaced + "\n", "is not released"},
 		"it requires a version":        {"pkg/b/go.mod", strings.ReplaceAll(files["pkg/b/go.mod"], replaced, "v0.2.0"), "it has to be " + replaced},
 		"it requires itself":           {"pkg/a/go.mod", files["pkg/a/go.mod"] + "\nrequire example.com/r/pkg/b " + replaced + "\n\nreplace example.com/r/pkg/b => ../b\n", "requires itself"},
