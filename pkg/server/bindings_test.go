@@ -73,6 +73,21 @@ func (p *trader) exports() {
 	}
 }
 
+// letBobBind has ann let bob bind the export parcels of a cluster.
+func (s *society) letBobBind(cluster string) {
+	s.Helper()
+	rights := s.as("ann", cluster).RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"bind"}, APIGroups: []string{apisv1alpha2.SchemeGroupVersion.Group}, Resources: []string{"apiexports"}, ResourceNames: []string{"parcels"}},
+	}}
+	if _, err := rights.ClusterRoles().Create(s.Context(), role, metav1.CreateOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := rights.ClusterRoleBindings().Create(s.Context(), toUser("binder", "binder", "bob"), metav1.CreateOptions{}); err != nil {
+		s.Fatal(err)
+	}
+}
+
 func bindingTo(path, export string) string {
 	return fmt.Sprintf("{metadata: {name: %s}, spec: {reference: {export: {path: '%s', name: %s}}}}", export, path, export)
 }
@@ -160,16 +175,7 @@ func TestWhoeverMayBindAnExportBindsItAndNobodyElse(t *testing.T) {
 	}
 
 	// The right to bind is all that it takes. It lets nobody in.
-	rights := s.as("ann", provider).RbacV1()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"bind"}, APIGroups: []string{apisv1alpha2.SchemeGroupVersion.Group}, Resources: []string{"apiexports"}, ResourceNames: []string{"parcels"}},
-	}}
-	if _, err := rights.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rights.ClusterRoleBindings().Create(t.Context(), toUser("binder", "binder", "bob"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.letBobBind(provider)
 	eventually(t, "bob binds", func(context.Context) error {
 		_, err := bob.create(bindingsGVR, bindingTo(provider, "parcels"))
 		return err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,21 +66,6 @@ func (i *trade) ann() *trader { return i.society("root").trades("ann", i.provide
 
 func (i *trade) bob(change ...func(*rest.Config)) *trader {
 	return i.society("eu1").trades("bob", i.consumer.String(), change...)
-}
-
-// grant lets bob bind parcels.
-func (i *trade) grant() {
-	i.Helper()
-	rights := i.society("root").as("ann", i.provider.String()).RbacV1()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "binder"}, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"bind"}, APIGroups: []string{apisv1alpha2.SchemeGroupVersion.Group}, Resources: []string{"apiexports"}, ResourceNames: []string{"parcels"}},
-	}}
-	if _, err := rights.ClusterRoles().Create(i.Context(), role, metav1.CreateOptions{}); err != nil {
-		i.Fatal(err)
-	}
-	if _, err := rights.ClusterRoleBindings().Create(i.Context(), toUser("binder", "binder", "bob"), metav1.CreateOptions{}); err != nil {
-		i.Fatal(err)
-	}
 }
 
 // binds has bob bind parcels, and use them.
@@ -160,7 +144,7 @@ func TestAnExportOfAnotherShardIsBoundByWhoeverMayBindIt(t *testing.T) {
 	_, err := i.bob(func(c *rest.Config) { c.Impersonate.UserName = "ann" }).create(bindingsGVR, bindingTo("root:provider", "parcels"))
 	refused("to bind as ann", err)
 
-	i.grant()
+	i.society("root").letBobBind(i.provider.String())
 	i.binds()
 	_, err = i.bob().create(bindingsGVR, bindingTo("root:provider", "other"))
 	refused("to bind another export", err)
@@ -224,7 +208,7 @@ func TestAnExportOfAnotherShardIsBoundByWhoeverMayBindIt(t *testing.T) {
 func TestWhatIsBoundServesWhileTheShardOfItsExportIsDown(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	i := startTrade(t)
-	i.grant()
+	i.society("root").letBobBind(i.provider.String())
 	i.binds()
 	if err := i.shards["root"].at.stop(t); err != nil {
 		t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
@@ -243,6 +243,10 @@ func TestAnExportIsReadAsLongAsABindingNamesIt(t *testing.T) {
 
 // A copy that this term has deleted is made again, though the cache still shows it.
 func TestACopyIsMadeUnlessItIsThere(t *testing.T) {
+	synctest.Test(t, aCopyIsMade)
+}
+
+func aCopyIsMade(t *testing.T) {
 	k := taking(t)
 	copied := &apisv1alpha1.APIResourceSchema{ObjectMeta: metav1.ObjectMeta{Name: "ux.parcels.example.com", UID: "c1", Annotations: map[string]string{logicalcluster.AnnotationKey: clusters.BoundSchemas.String()}}}
 	of := clusters.KeyOf(copied)
@@ -260,9 +264,7 @@ func TestACopyIsMadeUnlessItIsThere(t *testing.T) {
 		t.Error("it was deleted, and is there")
 	}
 	schemas.Delete(of)
-	for _, there := k.informers.APIResourceSchemas.Get(of); there; _, there = k.informers.APIResourceSchemas.Get(of) {
-		runtime.Gosched()
-	}
+	synctest.Wait()
 	if err := k.release(t.Context(), of); err != nil || len(k.deleted) != 0 {
 		t.Errorf("the cache shows it no more, and it is not forgotten: %v (%v)", k.deleted, err)
 	}
@@ -270,22 +272,24 @@ func TestACopyIsMadeUnlessItIsThere(t *testing.T) {
 	again.UID = "c2"
 	k.noteDeleted(of.Name, "c1")
 	schemas.Set(again)
-	for !k.has(of) {
-		runtime.Gosched()
+	if synctest.Wait(); !k.has(of) {
+		t.Error("another one was made, and is not there")
 	}
 }
 
 // It has found nothing that is known of the export, and waits to be told.
 func TestABindingThatComesWhileItsExportIsReadIsNotForgotten(t *testing.T) {
+	synctest.Test(t, aBindingComes)
+}
+
+func aBindingComes(t *testing.T) {
 	k := taking(t)
 	k.others.Contact.Set("m", true)
 	late := k.binding.DeepCopy()
 	late.Name = "late"
 	k.exporter.meanwhile = func() {
 		k.bindings.Set(late)
-		for _, there := k.informers.APIBindings.Get(clusters.KeyOf(late)); !there; _, there = k.informers.APIBindings.Get(clusters.KeyOf(late)) {
-			runtime.Gosched()
-		}
+		synctest.Wait()
 		if d := k.decide(late); !d.lacking {
 			t.Errorf("it does not wait: %+v", d.out.Status)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -195,6 +196,10 @@ func TestASchemaIsReadOnce(t *testing.T) {
 }
 
 func TestChangesAreToldByExport(t *testing.T) {
+	synctest.Test(t, changesAreTold)
+}
+
+func changesAreTold(t *testing.T) {
 	newer := func(obj clusters.Object, cluster, name string) {
 		obj.SetName(name)
 		obj.SetAnnotations(map[string]string{logicalcluster.AnnotationKey: cluster})
@@ -220,36 +225,41 @@ func TestChangesAreToldByExport(t *testing.T) {
 	o := NewOthers(m)
 	told := func() map[clusters.Key]string {
 		t.Helper()
+		synctest.Wait()
 		got, err := o.Changes(t.Context(), "m")
 		if err != nil || !got.All || got.By != "m-0" {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		return got.Exports
 	}
-	until := func(what string, as func(map[clusters.Key]string) bool) (got map[clusters.Key]string) {
-		t.Helper()
-		until(t, what, func() bool { got = told(); return as(got) })
-		return got
-	}
 	one, two, others := clusters.Key{Cluster: "maker", Name: "one"}, clusters.Key{Cluster: "maker", Name: "two"}, clusters.Key{Cluster: "other", Name: "one"}
 	if got := told(); len(got) != 0 {
 		t.Errorf("what was there at first counts as a change: %v", got)
 	}
 	schemas.Delete(clusters.Key{Cluster: "maker", Name: "s1"})
-	gone := until("a schema has gone", func(got map[clusters.Key]string) bool { return got[one] != "" })
+	gone := told()
 	schemas.Set(schema("maker", "s1"))
-	again := until("the schema is there again", func(got map[clusters.Key]string) bool { return got[one] != gone[one] })
+	again := told()
+	if gone[one] == "" || again[one] == gone[one] {
+		t.Errorf("a schema goes, and is there again: %q, %q", gone[one], again[one])
+	}
 	if again[two] != "" || again[others] != "" {
 		t.Errorf("exports that do not name it have changed: %v", again)
 	}
 	exports.Set(export("maker", "two"))
-	changed := until("an export has changed", func(got map[clusters.Key]string) bool { return got[two] != "" })
+	changed := told()
 	exports.Delete(two)
-	until("the export has gone", func(got map[clusters.Key]string) bool { return got[two] != changed[two] })
+	if left := told(); changed[two] == "" || left[two] == changed[two] {
+		t.Errorf("an export changes, and goes: %q, %q", changed[two], left[two])
+	}
 }
 
 // A tenant may have many exports, and change their schemas all the time.
 func TestChangesOfASchemaCostABoundedLook(t *testing.T) {
+	synctest.Test(t, changesCostABoundedLook)
+}
+
+func changesCostABoundedLook(t *testing.T) {
 	wide := &apisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{logicalcluster.AnnotationKey: "maker"}}}
 	wide.Spec.Resources = make([]apisv1alpha2.ResourceSchema, maxLooked/2)
 	var many []*apisv1alpha2.APIExport
@@ -266,16 +276,9 @@ func TestChangesOfASchemaCostABoundedLook(t *testing.T) {
 		t.Error("nothing has changed, and something is missed")
 	}
 	schemas.Delete(clusters.KeyOf(s))
-	until(t, "something is missed", func() bool { return Answers{Informers: in}.changes().Missed })
-}
-
-// until waits for a cache.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("in vain for a minute: %s", what)
-		}
+	synctest.Wait()
+	if !(Answers{Informers: in}).changes().Missed {
+		t.Error("more exports are looked at than there is time for")
 	}
 }
 

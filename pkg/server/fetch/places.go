@@ -2,7 +2,7 @@ package fetch
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"sync"
 )
 
@@ -25,6 +25,6 @@ func (p *Places) Enter(ctx context.Context, name string) (leave func(), err erro
 	case of <- struct{}{}:
 		return func() { <-of }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("too many others ask it, and wait for its answers: try again")
+		return nil, errors.New("too many others ask it, and wait for its answers: try again")
 	}
 }

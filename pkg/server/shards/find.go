@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -98,20 +97,12 @@ func (h *Homes) whoHas(ctx context.Context, cluster logicalcluster.Name) ([]stri
 	if err != nil {
 		return nil, err
 	}
-	faults := make([]error, len(others))
-	places := make(chan struct{}, askedAtOnce)
-	var asking sync.WaitGroup
-	for n, other := range others {
-		places <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-places }()
-			_, faults[n] = h.logicalCluster(ctx, other, cluster)
-		})
-	}
-	asking.Wait()
 	var who []string
 	var silent []error
-	for n, fault := range faults {
+	for n, fault := range askEach(others, func(other string) error {
+		_, err := h.logicalCluster(ctx, other, cluster)
+		return err
+	}) {
 		switch {
 		case fault == nil:
 			who = append(who, others[n])

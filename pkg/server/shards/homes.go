@@ -150,21 +150,28 @@ func (h *Homes) nobodyElse(ctx context.Context, shard string, cluster logicalclu
 	if err != nil {
 		return err
 	}
-	faults := make([]error, len(others))
+	return errors.Join(askEach(others, func(other string) error {
+		if other == shard {
+			return nil
+		}
+		return h.isNotAt(ctx, other, cluster)
+	})...)
+}
+
+// askEach asks some shards, several at once, and returns an error for each.
+func askEach(shards []string, ask func(shard string) error) []error {
+	faults := make([]error, len(shards))
 	places := make(chan struct{}, askedAtOnce)
 	var asking sync.WaitGroup
-	for n, other := range others {
-		if other == shard {
-			continue
-		}
+	for n, shard := range shards {
 		places <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-places }()
-			faults[n] = h.isNotAt(ctx, other, cluster)
+			faults[n] = ask(shard)
 		})
 	}
 	asking.Wait()
-	return errors.Join(faults...)
+	return faults
 }
 
 // isNotAt returns an error unless another shard says that it does not have a logical cluster.
