@@ -53,9 +53,9 @@ func Watch[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], k
 	WatchDue(l, inf, keys, func(T) bool { return true })
 }
 
-// WatchDue is Watch whose sweep leaves out the objects of which due, which is given each as the cache has it, says that
-// nothing is to be done about their keys. It says what the loop's Needs says of these. A sweep of a million objects
-// takes a fraction of the CPU so: Needs has to find each object again by its key.
+// WatchDue is Watch with a sweep that leaves out objects. It gives each object of the cache to due, which says whether
+// anything is to be done about its keys. due must agree with the loop's Needs. Needs alone would have to find each of a
+// million objects again by its key.
 func WatchDue[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K, due func(T) bool) {
 	s := followed(l, inf, keys)
 	s.Pages = func(yield func(int, []K) bool) {
