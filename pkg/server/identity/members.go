@@ -78,7 +78,8 @@ type memberRequests struct {
 }
 
 // A replica that has just been started hears of other members after it has heard the root shard, and they may ask it
-// before: while it is new, it waits until it knows them, but no request waits for longer than newsPatience.
+// before: while it is new, it waits until it knows them, but no request waits for longer than newsPatience, or than its
+// client.
 const (
 	whileNew     = 20 * time.Second
 	newsPatience = 5 * time.Second
@@ -157,10 +158,18 @@ func (m *memberRequests) certificate(req *http.Request) (*authenticator.Response
 		return nil, false, err
 	}
 	by := resp.User.(*MemberUser)
-	err = m.check(by.Member, by.authority)
-	for began := time.Now(); errors.Is(err, errUnknown) && m.late.isNew() && time.Since(began) < newsPatience; {
-		<-time.After(newsPeriod) // also if the client has gone meanwhile: this would be logged as a refusal
-		err = m.check(by.Member, by.authority)
+	patient, cancel := context.WithTimeout(req.Context(), newsPatience)
+	defer cancel()
+	for err = m.check(by.Member, by.authority); errors.Is(err, errUnknown) && m.late.isNew(); err = m.check(by.Member, by.authority) {
+		select {
+		case <-time.After(newsPeriod):
+			continue
+		case <-patient.Done():
+		}
+		if req.Context().Err() != nil {
+			return nil, false, nil // the client has gone: a refusal would be logged, and nobody hears it
+		}
+		return nil, false, err
 	}
 	if err != nil {
 		return nil, false, err
