@@ -166,7 +166,7 @@ func (r *report) tell(p *packageReport, t *testRun, result testResult) {
 }
 
 func (r *report) print(t tail) {
-	for line := range strings.Lines(t.text()) {
+	for line := range strings.Lines(foldLeaks(t.text())) {
 		r.say("    %s", strings.TrimSuffix(line, "\n"))
 	}
 }

@@ -49,9 +49,10 @@ func (t *tail) cut() {
 	t.lines = kept
 }
 
-// isSaid tells lines that package testing writes for a test, and what continues them, from logs: they are indented.
+// isSaid tells lines that package testing writes for a test, and what continues them, from logs: they are indented. Of
+// what goleak tells, who is there and who has started it is no log either.
 func isSaid(line string) bool {
-	return strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "WARNING: DATA RACE")
+	return leaked.MatchString(line) || strings.HasPrefix(line, "created by ") || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "WARNING: DATA RACE")
 }
 
 // says tells whether a test has said anything besides its result.
