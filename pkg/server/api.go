@@ -86,6 +86,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 	}).Handlers())
 	server.ShutdownTimeout = (s.cfg.ShutdownTimeout - s.cfg.ShutdownDelay) / 2
 	s.api.Serve(server.Handler)
+	server.Handler.FullHandlerChain = s.connections.Serving(server.Handler.FullHandlerChain)
 	return &api{server, customs}, nil
 }
 

@@ -62,7 +62,8 @@ func (s *Server) newGenericConfig(ctx context.Context) (*genericapiserver.Config
 	if members := s.keys.Members(); members != nil {
 		c.SecureServing.SNICerts = append(c.SecureServing.SNICerts, members)
 	}
-	c.SecureServing.Listener = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.OfConnections())
+	s.connections = connections.Limit(ctx, c.SecureServing.Listener, s.cfg.Limits.OfConnections())
+	c.SecureServing.Listener = s.connections
 	c.ExternalAddress = net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Serving.BindPort))
 	if err := s.trace(ctx); err != nil {
 		_ = c.SecureServing.Listener.Close()

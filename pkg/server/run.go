@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -104,13 +105,23 @@ func (r *run) all() error {
 
 	r.start(store, caches, elections, terms)
 	r.process.Keep("survey", survey.Run)
-	if err := api.PrepareRun().RunWithContext(r.ctx); err != nil {
+	if err := r.serve(api); err != nil {
 		return errors.Join(r.fault(), fmt.Errorf("the API server stopped: %w", err))
 	}
 	if !drainBegan.IsZero() {
 		klog.FromContext(r.ctx).Info("Requests have finished", "after", time.Since(drainBegan).Round(time.Millisecond))
 	}
 	return r.fault()
+}
+
+// serve serves until the run is asked to stop and requests have finished.
+func (r *run) serve(api *api) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ctx))
+	var closing sync.WaitGroup
+	defer closing.Wait()
+	defer cancel()
+	closing.Go(func() { r.server.connections.CloseUnused(ctx) })
+	return api.PrepareRun().RunWithContext(r.ctx)
 }
 
 // start starts all goroutines, except those of the API server and of terms.

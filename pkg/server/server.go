@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election/metrics"
+	"github.com/regent-project/regent/pkg/server/connections"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/keys"
@@ -48,6 +49,8 @@ type Server struct {
 	// identity says who asks, and what they may do.
 	identity *identity.Identity
 	generic  *genericapiserver.Config
+	// connections are those that generic accepts.
+	connections *connections.Listener
 	// rootCA is what the controllers publish in each namespace. Empty: nothing.
 	rootCA string
 	// tracing sends spans to a collector. Nil: nobody wants them.

@@ -40,12 +40,15 @@ func (l Limits) InForce() Limits {
 	return l
 }
 
-// listener closes connections beyond the limits as soon as it has accepted them, because clients in a queue would wait
-// for others that do not leave.
-type listener struct {
+// Listener closes connections beyond the limits as soon as it has accepted them, because clients in a queue would wait
+// for others that do not leave. Make it with Limit. All methods may be called at any time on any goroutine.
+type Listener struct {
 	net.Listener
 	log              klog.Logger
 	total, perClient int
+	byRemote         sync.Map      // *connection by address: those that are open
+	closed           chan struct{} // by Close
+	close            func() error
 
 	mu   sync.Mutex
 	open int
@@ -57,7 +60,7 @@ type listener struct {
 }
 
 // Limit returns a listener that lets in no more connections than that. It logs who is refused.
-func Limit(ctx context.Context, inner net.Listener, limits Limits) net.Listener {
+func Limit(ctx context.Context, inner net.Listener, limits Limits) *Listener {
 	registerMetrics()
 	log := klog.FromContext(ctx)
 	inForce := limits.InForce()
@@ -65,7 +68,11 @@ func Limit(ctx context.Context, inner net.Listener, limits Limits) net.Listener 
 		log.Info("The limit of open files allows fewer connections than configured: raise it (ulimit -n) if this process needs more",
 			"connections", inForce.Total, "max-connections", limits.Total)
 	}
-	return &listener{Listener: inner, log: log, total: inForce.Total, perClient: inForce.PerClient, clients: map[netip.Prefix]int{}}
+	closed := make(chan struct{})
+	return &Listener{
+		Listener: inner, log: log, total: inForce.Total, perClient: inForce.PerClient, clients: map[netip.Prefix]int{},
+		closed: closed, close: sync.OnceValue(func() error { defer close(closed); return inner.Close() }),
+	}
 }
 
 // descriptors returns how many files and sockets the process may open, or 0 if that is unknown.
@@ -78,7 +85,7 @@ func descriptors() int {
 }
 
 // Accept implements net.Listener.
-func (c *listener) Accept() (net.Conn, error) {
+func (c *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
 		if err != nil {
@@ -88,14 +95,14 @@ func (c *listener) Accept() (net.Conn, error) {
 			if tcp, ok := conn.(*net.TCPConn); ok {
 				_ = tcp.SetKeepAlivePeriod(clientKeepAlive)
 			}
-			return &connection{Conn: conn, leave: sync.OnceFunc(leave)}, nil
+			return c.remember(conn, leave), nil
 		}
 		_ = conn.Close()
 	}
 }
 
 // admit counts a connection. leave must be called when the connection closes. ok is false if a limit is reached.
-func (c *listener) admit(conn net.Conn) (leave func(), ok bool) {
+func (c *Listener) admit(conn net.Conn) (leave func(), ok bool) {
 	client := clientOf(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +120,7 @@ func (c *listener) admit(conn net.Conn) (leave func(), ok bool) {
 	return func() { c.leave(client) }, true
 }
 
-func (c *listener) leave(client netip.Prefix) {
+func (c *Listener) leave(client netip.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open--
@@ -124,7 +131,7 @@ func (c *listener) leave(client netip.Prefix) {
 }
 
 // refuse counts a refusal, and logs it if the last log line is old enough. The caller holds mu.
-func (c *listener) refuse(limit string, client netip.Prefix) {
+func (c *Listener) refuse(limit string, client netip.Prefix) {
 	refusedConnections.WithLabelValues(limit).Inc()
 	c.refused++
 	if time.Since(c.reported) < refusalReminder {
@@ -156,18 +163,6 @@ func NetworkOf(address netip.Addr) netip.Prefix {
 	return client
 }
 
-// connection is a connection that counts until it is closed.
-type connection struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *connection) Close() error {
-	c.leave()
-	return c.Conn.Close()
-}
-
 var (
 	openConnections = metrics.NewGauge(&metrics.GaugeOpts{
 		Name: "regent_api_connections", StabilityLevel: metrics.ALPHA, Help: "Open connections to the API.",
@@ -185,4 +180,4 @@ var registerMetrics = sync.OnceFunc(func() {
 	}
 })
 
-var _ net.Listener = (*listener)(nil)
+var _ net.Listener = (*Listener)(nil)

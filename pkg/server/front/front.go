@@ -128,8 +128,9 @@ const bodyTimeout = time.Minute
 // Run serves until ctx ends, and returns when everything has ended. Call it once.
 func (f *Front) Run(ctx context.Context) error {
 	registerMetrics()
+	listener := connections.Limit(ctx, f.cfg.Listener, f.cfg.Limits.Connections)
 	server := &http.Server{
-		Handler: connections.WithBodyDeadline(f.bodyTimeout, f), TLSConfig: f.tls, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
+		Handler: listener.Serving(connections.WithBodyDeadline(f.bodyTimeout, f)), TLSConfig: f.tls, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
 		ErrorLog: silent, ConnContext: withIdentity, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	f.restore(ctx)
@@ -143,8 +144,8 @@ func (f *Front) Run(ctx context.Context) error {
 	readers.Go(func() { f.cfg.keys.run(reading) })
 	readers.Go(func() { f.read(reading) })
 	running.Go(func() { f.keepSnapshots(keeping) })
+	running.Go(func() { listener.CloseUnused(keeping) })
 	served := make(chan error, 1)
-	listener := connections.Limit(ctx, f.cfg.Listener, f.cfg.Limits.Connections)
 	running.Go(func() { served <- server.ServeTLS(listener, "", "") })
 	select {
 	case err := <-served:

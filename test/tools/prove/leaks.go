@@ -8,8 +8,8 @@ import (
 // leaked begins what goleak says of a goroutine: its stack follows, two lines for each call.
 var leaked = regexp.MustCompile(`^[ \[]Goroutine \d+ in state `)
 
-// foldLeaks puts each goroutine that goleak tells of into one line: the functions on its stack, the innermost first, and
-// who started it. A reader of a shortened report sees what has leaked, and not only the stack of the first one.
+// foldLeaks puts each goroutine that goleak tells of into one line: the functions on its stack, the innermost first,
+// and who started it. A reader of a shortened report sees what has leaked, and not only the stack of the first one.
 func foldLeaks(text string) string {
 	var out strings.Builder
 	folding := false
