@@ -21,3 +21,12 @@ type claim interface {
 	// of its own.
 	release(ctx context.Context, cause error) error
 }
+
+// sharedClaim is a claim that rests on what its process holds for all its terms together, such as a Presence.
+type sharedClaim interface {
+	// joined says that the work of the term has stopped.
+	joined()
+	// lapse gives up what is held after stop, although work of the term goes on. It is called when the lease would
+	// have expired if it were renewed. release is called later all the same.
+	lapse(ctx context.Context, cause error) error
+}

@@ -104,8 +104,8 @@ type Config struct {
 	// Changed, if set, is called when the Lease shows another holder, or none any more. It must not block.
 	Changed func()
 
-	// unelected is set by NewUnelected.
-	unelected bool
+	// unelected is set by NewUnelected, and presence by NewPresence.
+	unelected, presence bool
 }
 
 // DefaultConfig returns the timings that Kubernetes components use. Namespace, Name and Client are not set.

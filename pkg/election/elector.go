@@ -54,6 +54,9 @@ type Elector struct {
 	view    *lease.View
 	watcher *lease.Watcher
 	peer    *peer
+	// presence keeps the leases of this process; nil in modes that need none. lives watches those of others.
+	presence *Presence
+	lives    *lives
 	// current is the running term. Its work is nil if there is none, or if the term has been told to end. holder is
 	// the holder identity of the latest term, and outlives it.
 	current struct {
@@ -115,6 +118,9 @@ func New(cfg Config) (*Elector, error) {
 		cfg.Detector = nil
 	}
 	process := newProcessLock(cfg.ReplicasDirectory)
+	if cfg.presence {
+		cfg.Name = lease.LifeName(process.process)
+	}
 	suffix := "_" + process.process[:8]
 	if cfg.Replica == "" {
 		hostname, err := os.Hostname()
@@ -133,8 +139,30 @@ func New(cfg Config) (*Elector, error) {
 		born:        time.Now(),
 	}
 	e.standing.Cannot, e.standing.Again, e.standing.Key = cfg.kind().standing[0], cfg.kind().standing[1], cfg.kind().standing[2]
-	show(e)
+	e.lives = &lives{watcherOf: func(name string) (*lease.View, *lease.Watcher) {
+		return watcherOfLife(e.api.For(name), cfg.RetryPeriod)
+	}}
+	if err := e.share(); err != nil {
+		return nil, err
+	}
+	if !cfg.presence {
+		show(e)
+	}
 	return e, nil
+}
+
+// share takes from a Presence what its Electors have in common: the names of this process, and who others are.
+func (e *Elector) share() (err error) {
+	if e.cfg.kind().presence == nil {
+		return nil
+	}
+	if e.presence, err = e.cfg.kind().presence(e.cfg); err != nil {
+		return err
+	}
+	of := e.presence.elector
+	e.identities, e.processLock, e.lives = of.identities, of.processLock, of.lives
+	e.cfg.Replica, e.cfg.Instance = of.cfg.Replica, of.cfg.Instance
+	return nil
 }
 
 // NewUnelected returns an Elector that is no candidate: it never writes the Lease. Whenever nobody holds the lease it
@@ -212,6 +240,7 @@ func (e *Elector) observe(now time.Time) (latest lease.Observation, epoch int64,
 	defer e.mu.Unlock()
 	if e.view != nil {
 		latest, _ = e.view.Latest()
+		latest = e.withPresence(latest, now)
 	}
 	since := e.born
 	if e.cfg.unelected && e.current.work != nil {

@@ -29,16 +29,16 @@ type life struct {
 
 // newLife returns the life of this process. Its Lease does not exist yet.
 func (e *Elector) newLife() *life {
-	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.presence(e.cfg.Instance), longest: e.cfg.RetryPeriod, standing: &e.standing}
-	l.view, l.watcher = e.watcherOf(l.api)
+	l := &life{api: e.api.For(lease.LifeName(e.processLock.process)), presence: e.self(e.cfg.Instance), longest: e.cfg.RetryPeriod, standing: &e.standing}
+	l.view, l.watcher = watcherOfLife(l.api, l.longest)
 	return l
 }
 
-// watcherOf returns a view of a Lease that stands for the life of a process, and the watcher that keeps it up to date
-// while it runs.
-func (e *Elector) watcherOf(api lease.API) (*lease.View, *lease.Watcher) {
+// watcherOfLife returns a view of a Lease that stands for the life of a process, and the watcher that keeps it up to
+// date while it runs.
+func watcherOfLife(api lease.API, longest time.Duration) (*lease.View, *lease.Watcher) {
 	view := lease.NewView(logr.Discard(), func(string) bool { return false })
-	return view, lease.NewLifeWatcher(api, view, e.cfg.RetryPeriod)
+	return view, lease.NewLifeWatcher(api, view, longest)
 }
 
 // run keeps the object in existence until ctx ends, and then deletes it.
@@ -102,42 +102,5 @@ func (l *life) owner() (*metav1.OwnerReference, <-chan struct{}) {
 	if seen.Lease == nil {
 		return nil, changed
 	}
-	return lease.OwnerReference(seen.Lease), changed
-}
-
-// ownerOfHolder returns the Lease that stands for the life of the lease's holder. There is none if the lease is not
-// held for life, if this process holds it, or if the owner is not a Lease. In that last case the garbage collector
-// deletes the election's Lease with its owner.
-func (e *Elector) ownerOfHolder(seen lease.Observation) (_ lease.Life, some bool) {
-	if seen.Expires() || e.identities.ours(seen.Holder()) {
-		return lease.Life{}, false
-	}
-	life := seen.Life()
-	return life, life.Name != ""
-}
-
-// watchOwner watches, until ctx ends, the Lease that stands for the life of the lease's current holder, and reports its
-// deletion to e.peer.
-func (e *Elector) watchOwner(ctx context.Context) {
-	whileShown(ctx, e.view, e.ownerOfHolder, func(ctx context.Context, owner lease.Life, some bool) {
-		if !some {
-			return
-		}
-		view, watcher := e.watcherOf(e.api.For(owner.Name))
-		var running sync.WaitGroup
-		defer running.Wait()
-		running.Go(func() { watcher.Run(ctx) })
-		for ctx.Err() == nil {
-			seen, changed := view.Latest()
-			// A deletion that waits for finalizers counts: the garbage collector's finalizers may wait for
-			// a leader.
-			if seen.IsKnown() && (seen.Lease == nil || seen.Lease.UID != owner.UID || seen.Lease.DeletionTimestamp != nil) {
-				e.peer.setDeleted(owner.UID)
-			}
-			select {
-			case <-ctx.Done():
-			case <-changed:
-			}
-		}
-	})
+	return lease.OwnerReference(seen.Lease.Name, seen.Lease.UID), changed
 }

@@ -50,13 +50,30 @@ var causes = []Cause{Deposed, RenewDeadline, Fenced, StepDown, onRequest, Shutdo
 
 const onRequest Cause = "on request"
 
+// countTerm counts a term that begins.
+func (e *Elector) countTerm() {
+	if !e.cfg.presence {
+		termsStarted.Inc(e.cfg.Name)
+	}
+}
+
+// countDrain counts for how long the work of a term went on after its end.
+func (e *Elector) countDrain(lasted time.Duration) {
+	if !e.cfg.presence {
+		drainSeconds.Observe(lasted.Seconds(), e.cfg.Name)
+	}
+}
+
 // countEnd counts the end of a term.
-func countEnd(name string, cause error) {
+func (e *Elector) countEnd(cause error) {
+	if e.cfg.presence {
+		return
+	}
 	label := causeOf(cause)
 	if requested(cause) {
 		label = onRequest
 	}
-	termsEnded.Inc(name, string(label))
+	termsEnded.Inc(e.cfg.Name, string(label))
 }
 
 // show creates the series of an elector.
@@ -97,8 +114,18 @@ func (e *Elector) Close() {
 	}
 }
 
-// showLeading shows whether this process leads.
+// showQuarantine shows whether work of the last term has not stopped.
+func (e *Elector) showQuarantine(so bool) {
+	if !e.cfg.presence {
+		quarantine.Flag(so, e.cfg.Name)
+	}
+}
+
+// showLeading shows whether this process leads. A Presence is no leader.
 func (e *Elector) showLeading(so bool) {
+	if e.cfg.presence {
+		return
+	}
 	leading.Flag(so, e.cfg.Name)
 	if foreignProvider(e.cfg.Name) {
 		tellProvider(e.cfg.Name, so) //nolint:contextcheck // nothing in it waits
@@ -106,12 +133,14 @@ func (e *Elector) showLeading(so bool) {
 }
 
 // showOtherMode and showUnaccounted show what people were told of why this process does not lead.
-func (e *Elector) showOtherMode(so bool)   { showFlag(otherMode, &e.otherMode, e.cfg.Name, so) }
-func (e *Elector) showUnaccounted(so bool) { showFlag(unaccounted, &e.unaccounted, e.cfg.Name, so) }
+func (e *Elector) showOtherMode(so bool)   { e.showFlag(otherMode, &e.otherMode, so) }
+func (e *Elector) showUnaccounted(so bool) { e.showFlag(unaccounted, &e.unaccounted, so) }
 
-func showFlag(gauge series.Gauge, flag *atomic.Bool, name string, so bool) {
+func (e *Elector) showFlag(gauge series.Gauge, flag *atomic.Bool, so bool) {
 	flag.Store(so)
-	gauge.Flag(so, name)
+	if !e.cfg.presence {
+		gauge.Flag(so, e.cfg.Name)
+	}
 }
 
 // shown has the latest Elector of each name in this process.

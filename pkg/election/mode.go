@@ -8,7 +8,7 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
-// Mode says what it takes to keep the lease. Its implementations are Renewed, Coordinated and ForLife.
+// Mode says what it takes to keep the lease. Its implementations are Renewed, Coordinated, ForLife and ByPresence.
 type Mode interface {
 	// Name returns the mode's name, as the Lease shows it.
 	Name() ModeName
@@ -22,13 +22,13 @@ type Mode interface {
 	kind() kind
 }
 
-// ModeName is the name of a Mode, a string: "lease" for Renewed, "coordinated" for Coordinated, and "for-life" for
-// ForLife. The Lease carries the name of its holder's mode, and keeps it while the lease is free. ModeNamed returns the
-// mode of a name.
+// ModeName is the name of a Mode, a string: "lease" for Renewed, "coordinated" for Coordinated, "for-life" for ForLife,
+// and "by-presence" for ByPresence. The Lease carries the name of its holder's mode, and keeps it while the lease is
+// free. ModeNamed returns the mode of a name.
 type ModeName = lease.ModeName
 
 // Modes are all modes, as zero values.
-var Modes = []Mode{Renewed{}, Coordinated{}, ForLife{}}
+var Modes = []Mode{Renewed{}, Coordinated{}, ForLife{}, ByPresence{}}
 
 // ModeNamed returns the zero value of the mode of that name. If there is none, the error lists all names.
 func ModeNamed(name ModeName) (Mode, error) {
@@ -64,6 +64,8 @@ type kind struct {
 	standing [3]string
 	// faults returns which fields of a Config contradict the mode, named as in Config.ValidateAs. Nil: none can.
 	faults func(cfg Config, name func(field string) string) []error
+	// presence returns the Presence that keeps the leases of an Elector of that Config. Nil: none does.
+	presence func(Config) (*Presence, error)
 	// begin returns the mode for one call of Run. It starts no goroutine.
 	begin func(*Elector) mode
 }

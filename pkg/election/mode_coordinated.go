@@ -44,7 +44,7 @@ func (m Coordinated) kind() kind {
 		},
 		faults: m.faults,
 		begin: func(e *Elector) mode {
-			return &coordinated{candidacy: newCandidacy(e.cfg, m, e.presence, &e.standing), next: e.identities.next}
+			return &coordinated{candidacy: newCandidacy(e.cfg, m, e.self, &e.standing), next: e.identities.next}
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,74 +131,21 @@ func (m *forLife) enter(ctx context.Context, h *heldLease) (claim, error) {
 		return nil, fmt.Errorf("%w: %w", errNotAcquired, err)
 	}
 	m.doubted = false
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &lifelong{heldLease: h, mode: m, cancel: cancel, returned: make(chan struct{})}
-	go l.run(ctx)
+	l := &lifelong{describedLease: describedLease{heldLease: h}, mode: m}
+	l.begin(ctx)
 	return l, nil
 }
 
 // lifelong is the claim of a term whose lease is held for life. Nothing is renewed, and the term goes on while the
 // store cannot be reached.
 type lifelong struct {
-	*heldLease
-	mode     *forLife
-	cancel   context.CancelFunc
-	returned chan struct{} // closed when run has returned
+	describedLease
+	mode *forLife
 }
-
-// run keeps up to date what the Lease says of this process and of its standbys, until ctx ends or the term is lost.
-func (l *lifelong) run(ctx context.Context) {
-	defer close(l.returned)
-	every := time.NewTicker(l.cfg.RetryPeriod)
-	defer every.Stop()
-	for {
-		if err := l.refresh(ctx); err != nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-every.C:
-		}
-	}
-}
-
-// refresh writes what describe says, if that has changed. It starts from the Lease as it was last seen, with the edits
-// of others. The term ends only if the Lease shows another term or was deleted. A write that fails ends nothing, and
-// the next call tries again.
-func (l *lifelong) refresh(ctx context.Context) error {
-	seen, _ := l.view.Latest()
-	if err := l.check(seen.Lease); err != nil {
-		return l.fail(err)
-	}
-	next := seen.Lease.DeepCopy()
-	if !l.describe(next) {
-		return nil
-	}
-	written, err := l.update(ctx, next)
-	if err != nil {
-		l.logger.V(2).Info("Could not write on the Lease what this leader and its standbys are: trying again", "err", err)
-		return nil
-	}
-	l.adopt(written)
-	return nil
-}
-
-func (l *lifelong) grounds() grounds {
-	_, lost := l.lastLease()
-	return grounds{lost: lost, pin: l.pin}
-}
-
-func (l *lifelong) faltered() <-chan struct{} { return nil }
 
 func (l *lifelong) end(cause error) {
 	l.heldLease.end(cause)
 	l.mode.doubted = errors.Is(cause, Deposed)
-}
-
-func (l *lifelong) stop() {
-	l.cancel()
-	<-l.returned
 }
 
 var (

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
@@ -15,7 +13,9 @@ type peer struct {
 	mu      sync.Mutex
 	contact Contact
 	news    News
-	deleted types.UID     // the owner object that was deleted last
+	owned   owner         // what stands for the life of the holder
+	life    *lease.View   // what is known of that; nil: nothing is watched
+	gone    owner         // the one that was found to stand for a holder's life no more, last
 	changed chan struct{} // closed at the next change
 }
 
@@ -50,21 +50,40 @@ func (p *peer) take(contact Contact, news News) {
 	p.changed = make(chan struct{})
 }
 
-// isDeleted reports whether the owner object of that uid is known to be deleted.
-func (p *peer) isDeleted(owner types.UID) bool {
+// follow records in which view is what stands for a holder's life.
+func (p *peer) follow(of owner, view *lease.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return owner != "" && owner == p.deleted
+	p.owned, p.life = of, view
 }
 
-// setDeleted records that the owner object of that uid was deleted.
-func (p *peer) setDeleted(owner types.UID) {
+// lifeOf returns what is known of the Lease that stands for a holder's life; the zero Observation if it is not watched
+// yet.
+func (p *peer) lifeOf(of owner) lease.Observation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if owner == p.deleted {
+	if p.life == nil || p.owned != of {
+		return lease.Observation{}
+	}
+	seen, _ := p.life.Latest()
+	return seen
+}
+
+// isGone reports whether that owner is known to stand for a holder's life no more.
+func (p *peer) isGone(of owner) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return of != (owner{}) && of == p.gone
+}
+
+// setGone records that an owner stands for a holder's life no more.
+func (p *peer) setGone(of owner) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of == p.gone {
 		return
 	}
-	p.deleted = owner
+	p.gone = of
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

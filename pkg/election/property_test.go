@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -201,10 +202,19 @@ func (s *shard) judge(r *replica) {
 		if i > 0 && term.Epoch() <= r.terms[i-1].Epoch() {
 			s.complain("epoch %d after %d in one process", term.Epoch(), r.terms[i-1].Epoch())
 		}
-		renewed, forLife := term.began, false
+		renewed, forLife, life := term.began, false, ""
 		for _, change := range s.store.History() {
 			if change.Holder() == term.Token().Holder && change.Lease.UID == term.Token().UID && change.Epoch() == term.Epoch() {
 				renewed, forLife = change.At, change.Lease.Spec.RenewTime == nil
+				if forLife && len(change.Lease.OwnerReferences) > 0 {
+					life = change.Lease.OwnerReferences[0].Name
+				}
+			}
+		}
+		for _, change := range s.store.Of(cmp.Or(life, leaseName)).History() {
+			// its presence, which is renewed for it
+			if life != "" && change.Holder() == term.Token().Holder {
+				renewed, forLife = change.At, false
 			}
 		}
 		if !forLife && !term.joined.IsZero() && term.joined.Sub(renewed) > lease {

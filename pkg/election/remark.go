@@ -108,7 +108,7 @@ func (e *Elector) forget(seen lease.Observation) string {
 	case isLease && e.cfg.ForgetCommand != "" && process != "":
 		return e.cfg.ForgetCommand + " " + process
 	case isLease:
-		return kubectl + "lease " + life.Name
+		return kubectl + "lease " + life.name
 	}
 	if owner := lease.TermOwner(seen.Lease); owner != nil {
 		return kubectl + strings.ToLower(owner.Kind) + " " + owner.Name

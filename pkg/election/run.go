@@ -54,6 +54,9 @@ func (r *run) introduce(ctx context.Context) {
 	if r.cfg.SucceedUnfenced {
 		log.Info("Unfenced succession is allowed: this process, and holders that allow it too, are succeeded before their lease expires when their address refuses connections. What a leader does must bear that two work for a moment")
 	}
+	if r.presence != nil { // it does the rest
+		return
+	}
 	if err := r.processLock.enter(); err != nil {
 		log.Error(err, "Cannot lock a file in the directory of replicas: if this process is killed, its successor has to wait for the lease to expire")
 	}
@@ -76,9 +79,9 @@ func (r *run) start(ctx context.Context) (stop func()) {
 	if r.cfg.Changed != nil {
 		background.Go(func() { r.tellChanges(ctx) })
 	}
+	background.Go(func() { r.watchOwner(ctx) })
 	r.mode = withoutElection{} // set after processLock.enter: the mode's objects name the lock file
 	if !r.cfg.unelected {
-		background.Go(func() { r.watchOwner(ctx) })
 		r.mode = r.cfg.kind().begin(r.Elector)
 	}
 	background.Go(func() { r.mode.run(ctx) })
@@ -88,7 +91,9 @@ func (r *run) start(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		background.Wait()
-		r.processLock.leave(r.past.unsure)
+		if r.presence == nil {
+			r.processLock.leave(r.past.unsure)
+		}
 		r.past.told, r.past.pace = r.memory.told, r.pace
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -11,7 +11,11 @@ import (
 
 // campaign makes one attempt to get a claim, on the revision that the standby has judged.
 func (r *run) campaign(ctx context.Context, d decision) (claim, error) {
-	c, err := r.mode.enter(ctx, r.attempt(ctx, d))
+	err := r.confirm(ctx, d)
+	var c claim
+	if err == nil {
+		c, err = r.mode.enter(ctx, r.attempt(ctx, d))
+	}
 	if err != nil {
 		r.complain(ctx, err, "Campaign lost: trying again while the lease can be won")
 		r.writeFailed(d.seen)
@@ -37,7 +41,7 @@ func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 		identity = r.identities.next()
 	}
 	before := d.seen.Predecessor()
-	presence := r.presence(identity)
+	presence := r.self(identity)
 	presence.LastStepDown = before.LastStepDown // kept until the next step down
 	presence.PresumedDead = presumedDead(before, d.trigger)
 	presence.Suspicions = nextSuspicions(r.suspicions(before), d.takeover.Decided.Sub(d.seen.TermSince), d.trigger)
@@ -48,8 +52,8 @@ func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 	}
 }
 
-// presence returns what this process says of itself on the Lease, as the holder of that identity.
-func (e *Elector) presence(identity string) lease.Presence {
+// self returns what this process says of itself on the Lease, as the holder of that identity.
+func (e *Elector) self(identity string) lease.Presence {
 	p := lease.Presence{
 		Holder: identity, Replica: e.cfg.Replica, Instance: e.cfg.Instance, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode.Name(),
 		Priority: e.cfg.Priority, URL: e.cfg.URL,
@@ -89,13 +93,16 @@ func (r *run) serve(ctx context.Context, c claim, reason string, lead LeadFunc) 
 	if drain := r.cfg.EffectiveDrainTimeout(); !w.join(drain) {
 		c.stop()
 		r.becomeQuarantined(termCtx, drain)
-		r.joinLate(termCtx, w, drain)
+		r.joinLate(termCtx, w, c, cause)
 		r.becomeDrained(termCtx, ended, ctx.Err() != nil || w.exit() != nil)
+	}
+	if b, ok := c.(sharedClaim); ok {
+		b.joined()
 	}
 	if err := w.leftover(cause); err != nil {
 		klog.FromContext(termCtx).Error(err, "The work of the term has failed while it stopped: look at what it says, the next term begins all the same")
 	}
-	drainSeconds.Observe(time.Since(ended).Seconds(), r.cfg.Name)
+	r.countDrain(time.Since(ended))
 	// tell followers now: the release may not arrive, and a renewal may still be under way
 	if causeOf(cause) == RenewDeadline {
 		r.say(term, Over)
@@ -132,12 +139,13 @@ func (r *run) release(ctx context.Context, c claim, cause error) {
 // the term anew, and does what follows.
 func (e *Elector) untilOver(ctx context.Context, c claim, w *work) error {
 	var confirmations <-chan Confirmation
-	if e.cfg.Detector != nil {
+	if e.cfg.Detector != nil && e.presence == nil {
 		confirmations = e.cfg.Detector.Confirmations()
 	}
 	var t trouble
 	for {
 		seen, changed := e.view.Latest()
+		seen = e.withPresence(seen, time.Now())
 		a := assess(e.cfg, e.tenure(c, seen, t))
 		t = a.trouble
 		if a.cause != nil {
@@ -184,9 +192,9 @@ func (e *Elector) tenure(c claim, seen lease.Observation, t trouble) tenure {
 	return now
 }
 
-// say tells the followers of this process how its term is going.
+// say tells the followers of this process how its term is going. A Presence says it for all terms that it keeps.
 func (e *Elector) say(term Term, condition Condition) {
-	if holder := term.Token().Holder; holder != "" && e.cfg.Detector != nil {
+	if holder := term.Token().Holder; holder != "" && e.cfg.Detector != nil && e.presence == nil {
 		e.cfg.Detector.Say(Statement{Holder: holder, Condition: condition})
 	}
 }

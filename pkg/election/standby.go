@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
@@ -21,7 +22,7 @@ func (r *run) standBy(ctx context.Context) (decision, error) {
 	r.candidate = r.mode.candidate()
 	for swept := false; ctx.Err() == nil; {
 		s, changes := r.look()
-		if s.seen.IsKnown() && !swept {
+		if s.seen.IsKnown() && !swept && r.presence == nil { // a presence sweeps for all
 			r.sweep(ctx, s.seen.Presence())
 			swept = true
 			continue
@@ -48,23 +49,35 @@ func (r *run) standBy(ctx context.Context) (decision, error) {
 
 // look returns what a standby knows now, and the channels that are closed when that changes.
 func (r *run) look() (situation, changes) {
+	now := time.Now()
 	seen, changed := r.view.Latest()
+	seen = r.withPresence(seen, now)
 	holder := seen.Presence()
+	owner, _ := r.ownerOfHolder(seen)
 	news, heard := r.peer.latest(Contact(holder.Contact))
 	unready := r.mode.unready()
 	return situation{
-		now:  time.Now(),
+		now:  now,
 		seen: seen,
 		holder: knowledge{
 			candidate: r.candidate, mine: r.identities.ours(seen.Holder()),
 			dead: r.processLock.knowsDead(holder), near: r.processLock.neighbour(holder),
 			news: news, fenced: r.cfg.bothFenced(holder), risked: r.cfg.bothRisk(holder),
 			suspect: r.cfg.EffectiveDetection() == DetectSuspect, suspicions: r.suspicions(holder),
-			orphaned: r.peer.isDeleted(seen.Life().UID),
+			orphaned: r.peer.isGone(owner),
 		},
 		pace: r.pace, lastEpoch: r.past.last.epoch, unready: unready != nil,
 		memory: r.memory,
 	}, changes{changed, heard, unready}
+}
+
+// withPresence returns what was seen of the lease, with what is known of the presence that keeps it, if one does.
+func (e *Elector) withPresence(seen lease.Observation, now time.Time) lease.Observation {
+	if !seen.IsByPresence() || e.identities.ours(seen.Holder()) {
+		return seen
+	}
+	owner, _ := e.ownerOfHolder(seen)
+	return seen.KeptBy(e.peer.lifeOf(owner), now)
 }
 
 // bothFenced reports whether this process and the holder are fenced.
@@ -152,7 +165,11 @@ func (r *run) depose(ctx context.Context, d decision) {
 	p.PresumedDead = presumedDead(seen.Presence(), d.trigger)
 	p.Suspicions = nextSuspicions(r.suspicions(seen.Presence()), d.takeover.Decided.Sub(seen.TermSince), d.trigger)
 	p.WriteTo(free)
-	written, err := r.api.Update(ctx, free)
+	err := r.confirm(ctx, d)
+	var written *coordinationv1.Lease
+	if err == nil {
+		written, err = r.api.Update(ctx, free)
+	}
 	if err != nil {
 		r.complain(ctx, err, "Cannot take the holder off the lease: trying again while it can be succeeded")
 		r.writeFailed(seen)

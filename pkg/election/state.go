@@ -48,7 +48,7 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	r.become(leads, campaigning)
 	r.tellNothing()
 	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
-	termsStarted.Inc(r.cfg.Name)
+	r.countTerm()
 	r.showLeading(true) //nolint:contextcheck // nothing in it waits; who sees it finds the line above in the log
 	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
 }
@@ -58,7 +58,7 @@ func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	r.become(draining, leads)
 	r.showLeading(false) //nolint:contextcheck // nothing in it waits
-	countEnd(r.cfg.Name, cause)
+	r.countEnd(cause)
 	r.notifyEnd(term, cause)
 	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error(), "drainTimeout", r.cfg.EffectiveDrainTimeout())
 }
@@ -67,7 +67,7 @@ func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 // until it has.
 func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 	r.become(quarantined, draining)
-	quarantine.Set(1, r.cfg.Name)
+	r.showQuarantine(true)
 	others := r.unreleased()
 	if ctx.Err() != nil {
 		r.notify(Quarantine, true, "waits in its shutdown: work of its term has not stopped within %v. Its log has the stacks. %s", drain, others)
@@ -79,17 +79,38 @@ func (r *run) becomeQuarantined(ctx context.Context, drain time.Duration) {
 }
 
 // joinLate waits until the late work has stopped. If ctx ends meanwhile, it says that the shutdown waits for that. If
-// ctx had ended before, becomeQuarantined has said so.
-func (r *run) joinLate(ctx context.Context, w *work, drain time.Duration) {
-	if ctx.Err() == nil {
+// ctx had ended before, becomeQuarantined has said so. A lease that does not expire is given up when it would have.
+func (r *run) joinLate(ctx context.Context, w *work, c claim, cause error) {
+	ended := ctx.Done()
+	if ctx.Err() != nil {
+		ended = nil
+	}
+	lapse := time.NewTimer(r.cfg.LeaseDuration)
+	defer lapse.Stop()
+	for {
 		select {
 		case <-w.returned:
 			return
-		case <-ctx.Done():
-			tellOfShutdown(ctx, r.unreleased(), drain)
+		case <-ended:
+			tellOfShutdown(ctx, r.unreleased(), r.cfg.EffectiveDrainTimeout())
+			ended = nil
+		case <-lapse.C:
+			r.lapse(ctx, c, cause, lapse)
 		}
 	}
-	w.join(0)
+}
+
+// lapse gives up a lease that would have expired by now, if it does not by itself. If that fails, it tries again after
+// a retry period.
+func (r *run) lapse(ctx context.Context, c claim, cause error, again *time.Timer) {
+	held, ok := c.(sharedClaim)
+	if !ok {
+		return
+	}
+	if err := held.lapse(ctx, cause); err != nil {
+		klog.FromContext(ctx).V(2).Info("Could not give up the lease of a term whose work has not stopped: trying again", "err", err)
+		again.Reset(r.cfg.RetryPeriod)
+	}
 }
 
 // tellOfShutdown says why Run does not return. others is what becomes of the lease.
@@ -113,7 +134,7 @@ func (r *run) unreleased() string {
 // next.
 func (r *run) becomeDrained(ctx context.Context, ended time.Time, ends bool) {
 	r.become(draining, quarantined)
-	quarantine.Set(0, r.cfg.Name)
+	r.showQuarantine(false)
 	next, message := "campaigns again", "The late work has stopped: this replica campaigns again"
 	if ends {
 		next, message = "goes on with its shutdown", "The late work has stopped: this replica goes on with its shutdown"

@@ -120,6 +120,9 @@ func (e *Elector) Status() Status {
 		s.CannotRead = e.watcher.Fault()
 	}
 	s.CannotStand = e.standing.Fault()
+	if e.presence != nil && now != stopped {
+		s.CannotStand = e.presence.fault()
+	}
 	if cannot := e.cannotWrite.Load(); cannot != nil {
 		s.CannotWrite = *cannot
 	}
@@ -134,7 +137,7 @@ func (e *Elector) Status() Status {
 	s.Past = pastTerms(seen.Past)
 	if s.Holder != "" {
 		spec := seen.Lease.Spec
-		s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time
+		s.Began, s.Renewed = ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time, seen.Renewed()
 		if seen.Expires() {
 			s.Duration = seen.Expiry(e.cfg.LeaseDuration).Sub(seen.Since)
 		}

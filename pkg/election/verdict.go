@@ -63,7 +63,7 @@ type knowledge struct {
 	// suspicions is the count on the Lease. The higher it is, the longer a new term is safe from signs that are no
 	// proof (suspicionPause).
 	suspicions int
-	// orphaned: the lease is held for life, and its owner object was deleted.
+	// orphaned: the object that stands for the holder's life was deleted, or its presence is over.
 	orphaned bool
 }
 
@@ -103,7 +103,9 @@ func judge(seen lease.Observation, now time.Time, fallback time.Duration, k know
 		return verdict{action: win, trigger: TriggerDeath, symptom: now, reason: fmt.Sprintf("the process of holder %q is dead", holder)}
 	case k.news.Said == Statement{Holder: holder, Condition: Over}:
 		return verdict{action: win, trigger: TriggerStepAside, symptom: seen.Since, reason: fmt.Sprintf("holder %q says that its term is over", holder)}
-	case !seen.Expires() && k.orphaned:
+	case seen.IsByPresence() && k.orphaned:
+		return verdict{action: win, trigger: TriggerOwnerDeleted, symptom: now, reason: fmt.Sprintf("the presence of holder %q is over", holder)}
+	case k.orphaned:
 		return verdict{action: win, trigger: TriggerOwnerDeleted, symptom: now, reason: fmt.Sprintf("the owner object of holder %q was deleted", holder)}
 	case !seen.Expires():
 		return verdict{action: wait}

@@ -35,7 +35,7 @@ var chaosFlag = flag.Duration("chaos", 8*time.Second, "how long faults happen in
 func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string][]string{
-		modes[0]: modes[:1], modes[1]: modes[1:2], modes[2]: modes[2:], "mixed": modes,
+		modes[0]: modes[:1], modes[1]: modes[1:2], modes[2]: modes[2:3], modes[3]: modes[3:], "mixed": modes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,7 @@ var all = flag.Bool("all", false, "have each fault happen in each mode of electi
 const calmWriter = 80 * time.Millisecond
 
 func TestMain(m *testing.M) {
-	flag.StringVar(&harness.DefaultMode, "mode", harness.Lease, "the mode of election in scenarios that do not need a certain one: lease, coordinated or for-life")
+	flag.StringVar(&harness.DefaultMode, "mode", harness.Lease, "the mode of election in scenarios that do not need a certain one: lease, coordinated, for-life or by-presence")
 	flag.IntVar(&harness.DefaultMembers, "etcd", 1, "of how many members the etcd is, in scenarios that do not need a certain number")
 	flag.Parse()
 	if !slices.Contains(modes, harness.DefaultMode) {

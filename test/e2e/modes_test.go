@@ -22,8 +22,10 @@ func inMode(mode string) string { return "--leader-election-mode=" + mode }
 
 // The modes, and the order in which each is changed to each other.
 var (
-	modes       = []string{harness.Lease, harness.Coordinated, harness.ForLife}
-	modeChanges = []string{modes[0], modes[1], modes[2], modes[0], modes[2], modes[1], modes[0]}
+	modes       = []string{harness.Lease, harness.Coordinated, harness.ForLife, harness.ByPresence}
+	modeChanges = []string{
+		modes[0], modes[1], modes[2], modes[3], modes[0], modes[2], modes[1], modes[3], modes[2], modes[0], modes[3], modes[1], modes[0],
+	}
 )
 
 func TestEachModeIsRolledToEachOther(t *testing.T) {
@@ -43,7 +45,7 @@ func TestEachModeIsRolledToEachOther(t *testing.T) {
 
 // I1 to I3, I8: three replicas are rolled from each mode to each other, while they write. The Lease's mode changes once
 // in each roll, with the last replica; there are never two leaders, and none for no longer than the change waits for
-// the old mode. It is slow because replicas are restarted one after the other, eighteen times.
+// the old mode. It is slow because replicas are restarted one after the other, thirty-six times.
 func TestReplicasAreRolledFromEachModeToEachOther(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)

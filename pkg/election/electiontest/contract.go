@@ -43,6 +43,7 @@ func CheckLeases(t *testing.T, client LeaseClient, name string) {
 		{"an update on an older revision conflicts", (*contract).staleUpdate},
 		{"an update for another uid conflicts", (*contract).updateOfAnother},
 		{"a deletion of another uid conflicts", (*contract).deletionOfAnother},
+		{"a deletion of an older revision conflicts", (*contract).staleDeletion},
 		{"a watch from a list brings each later change in order", (*contract).watch},
 		{"what is made anew has another uid and a later revision", (*contract).madeAnew},
 	} {
@@ -186,6 +187,15 @@ func (c *contract) updateOfAnother(t *testing.T) {
 
 func (c *contract) deletionOfAnother(t *testing.T) {
 	err := c.client.Delete(within(t), c.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID("another"))}})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("the answer is %v", err)
+	}
+}
+
+func (c *contract) staleDeletion(t *testing.T) {
+	older := c.latest.ResourceVersion
+	c.change(t, "c")
+	err := c.client.Delete(within(t), c.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.latest.UID, ResourceVersion: &older}})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("the answer is %v", err)
 	}

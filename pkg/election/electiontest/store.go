@@ -193,6 +193,8 @@ func (s *Store) remove(of *metav1.Preconditions) error {
 		return apierrors.NewNotFound(coordinationv1.Resource("leases"), s.name)
 	case of != nil && of.UID != nil && *of.UID != s.lease.UID:
 		return s.conflict("uid %s, want %s", s.lease.UID, *of.UID)
+	case of != nil && of.ResourceVersion != nil && *of.ResourceVersion != s.lease.ResourceVersion:
+		return s.conflict("revision %s, want %s", s.lease.ResourceVersion, *of.ResourceVersion)
 	}
 	s.commit(watch.Deleted, s.lease.DeepCopy())
 	return nil

@@ -106,7 +106,7 @@ func addElectionFlags(o *ElectionOptions, fs *pflag.FlagSet) {
 	fs.StringVar(&o.ModeName, "leader-election-mode", o.ModeName,
 		"How the leader keeps the lease. lease: it renews the lease. coordinated: it renews the lease, and the replica of the oldest "+
 			"version is elected. for-life: it keeps the lease until it gives it up, is known to be dead, or is declared dead by regent "+
-			"forget-replica. A replica whose mode is not the Lease's only stands by. See docs/ELECTION.md.")
+			"forget-replica. by-presence: it keeps the lease for as long as it renews another Lease, that of its presence. A replica whose mode is not the Lease's only stands by. See docs/ELECTION.md.")
 	fs.Int32Var(&o.Priority, "leader-election-priority", o.Priority,
 		"Preference of this replica at a takeover. Replicas of a lower priority wait a quarter of the retry period before they campaign.")
 	fs.BoolVar(&o.Preempt, "leader-election-preempt", o.Preempt,

@@ -53,6 +53,7 @@ const (
 	Lease       = "lease"
 	Coordinated = "coordinated"
 	ForLife     = "for-life"
+	ByPresence  = "by-presence"
 )
 
 // NewShard returns a shard on an etcd, with short timings and election.

@@ -33,10 +33,10 @@ func StandsForLife(lease *coordinationv1.Lease) bool {
 	return ok && said && uuid.Validate(process) == nil
 }
 
-// OwnerReference returns a reference to lease for the objects that it owns.
-func OwnerReference(lease *coordinationv1.Lease) *metav1.OwnerReference {
+// OwnerReference returns a reference to the Lease of that name and uid for the objects that it owns.
+func OwnerReference(name string, uid types.UID) *metav1.OwnerReference {
 	apiVersion, kind := leaseKind.ToAPIVersionAndKind()
-	return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: lease.Name, UID: lease.UID}
+	return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid}
 }
 
 // LifeOf returns what stands for the life of the lease's holder. What the holder says of itself counts, even if

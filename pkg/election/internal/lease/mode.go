@@ -11,6 +11,7 @@ const (
 	Renewed     ModeName = "lease"
 	Coordinated ModeName = "coordinated"
 	ForLife     ModeName = "for-life"
+	ByPresence  ModeName = "by-presence"
 )
 
 // Expires reports whether a lease that is held in this mode expires unless it is renewed. In a mode that this program
@@ -18,14 +19,14 @@ const (
 func (m ModeName) Expires() bool { return m != ForLife }
 
 // modeOf returns the mode in which the Lease is held, or was last held; empty if it does not say. A Lease that looks as
-// if it does not expire is held for life, whatever else it says. Otherwise the mode counts that the holder has written.
-// If it has written none, a strategy means that an electing controller named the holder, and any other holder renews,
-// as client-go's leader election does.
+// if it does not expire is held for life, unless its holder says that it is held by presence. Otherwise the mode counts
+// that the holder has written. If it has written none, a strategy means that an electing controller named the holder,
+// and any other holder renews, as client-go's leader election does.
 //
 // p is what the holder says of itself, if said is true.
 func modeOf(lease *coordinationv1.Lease, p Presence, said bool) ModeName {
 	switch {
-	case !p.ElectionMode.Expires():
+	case !p.ElectionMode.Expires(), p.ElectionMode == ByPresence:
 		return p.ElectionMode
 	case looksEndless(lease):
 		return ForLife

@@ -34,6 +34,9 @@ type Observation struct {
 	// Callers must not change them.
 	Past []Past
 
+	// presence is what was seen of the presence of the holder's process, if the lease is held by it: see KeptBy.
+	presence *Observation
+
 	// reading is what next has read from Lease. An Observation that next has not made has none.
 	reading *reading
 }
@@ -130,6 +133,41 @@ func (o Observation) Wish() Wish { return wishOn(o.Lease) }
 // nobody holds does.
 func (o Observation) Expires() bool { return o.Holder() == "" || o.read().mode.Expires() }
 
+// IsByPresence reports whether the lease is held for as long as the presence of its holder's process lasts: Life names
+// the Lease of that presence, which has the same holder.
+func (o Observation) IsByPresence() bool { return o.Holder() != "" && o.read().mode == ByPresence }
+
+// KeptBy returns o, of a lease that is held by presence, with what is known of that presence: its last renewal is the
+// lease's. If nothing is known of it yet, the lease counts as renewed now.
+func (o Observation) KeptBy(presence Observation, now time.Time) Observation {
+	o.presence, o.Since = &presence, presence.Since
+	if !presence.IsKnown() {
+		o.Since = now
+	}
+	return o
+}
+
+// KeptAt returns the revision of the presence that keeps the lease; empty if none is known.
+func (o Observation) KeptAt() string {
+	if o.presence == nil {
+		return ""
+	}
+	return o.presence.Revision
+}
+
+// Renewed returns when the holder last renewed the lease, or the presence that keeps it, by the holder's clock; zero if
+// it does not say.
+func (o Observation) Renewed() time.Time {
+	held := o.Lease
+	if o.presence != nil {
+		held = o.presence.Lease
+	}
+	if held == nil || held.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return held.Spec.RenewTime.Time
+}
+
 // Preferred returns the candidate that the electing controller of mode coordinated prefers to the holder; empty if
 // there is none.
 func (o Observation) Preferred() string {
@@ -142,9 +180,12 @@ func (o Observation) Preferred() string {
 // Expiry returns when the lease expires unless it is renewed. It has no meaning for a lease that does not expire.
 // fallback is the duration of a Lease that does not say one.
 func (o Observation) Expiry(fallback time.Duration) time.Time {
-	duration := fallback
-	if o.Lease != nil && ptr.Deref(o.Lease.Spec.LeaseDurationSeconds, 0) > 0 {
-		duration = time.Duration(*o.Lease.Spec.LeaseDurationSeconds) * time.Second
+	held, duration := o.Lease, fallback
+	if o.presence != nil {
+		held = o.presence.Lease
+	}
+	if held != nil && ptr.Deref(held.Spec.LeaseDurationSeconds, 0) > 0 {
+		duration = time.Duration(*held.Spec.LeaseDurationSeconds) * time.Second
 	}
 	return o.Since.Add(duration)
 }
@@ -189,4 +230,11 @@ func epochOf(lease *coordinationv1.Lease) int64 {
 		return 0
 	}
 	return int64(ptr.Deref(lease.Spec.LeaseTransitions, 0))
+}
+
+// Read returns what a consistent read shows, as an Observation of a process that has seen nothing before.
+func Read(list *coordinationv1.LeaseList) Observation {
+	held, revision := in(list)
+	o, _ := Observation{}.next(held, revision, time.Now())
+	return o
 }

@@ -53,7 +53,8 @@ type Presence struct {
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode ModeName `json:"electionMode,omitempty"`
 	// Owner is the uid of the object that stands for the holder's life, which is an owner of the Lease. Life is
-	// that object's name if it is a Lease that the holder made.
+	// that object's name if it is a Lease that the holder made. In mode by-presence that is the Lease of its
+	// presence, which has the same Holder.
 	Owner types.UID `json:"owner,omitempty"`
 	Life  string    `json:"life,omitempty"`
 	// Contact says how to reach the holder's process without the Lease.
