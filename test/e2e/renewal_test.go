@@ -98,22 +98,22 @@ func TestARenewalCountsFromItsSendingHoweverLateItsAnswer(t *testing.T) {
 	renewed := func() float64 { return leader.MetricSum("rest_client_requests_total", `code="200"`, `method="PUT"`) }
 
 	network.StallAnswers()
-	before := other.Lease().Spec.RenewTime
+	before := other.RenewedAt()
 	sent := before
 	harness.Eventually(t, "a renewal is committed that is not answered", func() bool {
-		sent = other.Lease().Spec.RenewTime
+		sent = other.RenewedAt()
 		return !sent.Equal(before)
 	})
 	answered := renewed()
-	time.Sleep(late - time.Since(sent.Time))
+	time.Sleep(late - time.Since(sent))
 	network.Resume()
 	harness.Eventually(t, "it is answered", func() bool { return renewed() > answered })
 	network.Stall()
 
 	harness.Eventually(t, "the term ends", func() bool { return leader.Terms()[0].Reason != "" })
-	worked, usable := time.Since(sent.Time), timings.Lease-drain
+	worked, usable := time.Since(sent), timings.Lease-drain
 	t.Logf("the term ended %v after its last renewal was sent, which was answered %v late", worked.Round(time.Millisecond), late)
-	if last := other.Lease().Spec.RenewTime; !last.Equal(sent) {
+	if last := other.RenewedAt(); !last.Equal(sent) {
 		t.Fatalf("a later renewal was committed, at %v", last)
 	}
 	if worked < usable-late/2 {
@@ -138,6 +138,7 @@ func mustBeDeposed(t *testing.T, leader *harness.Replica) {
 func TestTheLeaseKeepsARecordOfFieldsOnlyForWhoAppliesThem(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	shard := harness.NewShard(harness.StartEtcd(t).URL).Renewed()
+	shard.Mode = harness.Lease // a presence is nothing that operators edit
 	shard.Timings = harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 500 * time.Millisecond}
 	leader := shard.Start(t, "leader")
 	harness.Leader(t, leader)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coordinationv1beta1client "k8s.io/client-go/kubernetes/typed/coordination/v1beta1"
+	"k8s.io/utils/ptr"
 )
 
 // LeaseName is that of the shard's election.
@@ -40,6 +42,20 @@ func (r *Replica) Lease() *coordinationv1.Lease {
 		r.t.Fatalf("read the Lease: %v", err)
 	}
 	return lease
+}
+
+// RenewedAt returns when the holder last renewed the lease, or the presence that keeps it; zero if it never has.
+func (r *Replica) RenewedAt() time.Time {
+	r.t.Helper()
+	lease := r.Lease()
+	if lease.Spec.RenewTime == nil && len(lease.OwnerReferences) > 0 {
+		presence, err := r.Leases().Get(r.t.Context(), lease.OwnerReferences[0].Name, metav1.GetOptions{})
+		if err != nil {
+			r.t.Fatalf("read the Lease of the holder's presence: %v", err)
+		}
+		lease = presence
+	}
+	return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 }
 
 // Holder is the Lease's; empty if there is none.
