@@ -91,13 +91,18 @@ func (c *Client) Delete(ctx context.Context, name string, opts metav1.DeleteOpti
 	return err
 }
 
-// Watch sends every change, after a revision, of the Lease that the options select by its name.
+// Watch sends every change, after a revision, of the Lease that the options select by its name, or of all Leases if they
+// select none.
 func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a watch needs a resourceVersion: %v", err))
 	}
-	return do(ctx, c, Watch, func() (watch.Interface, error) { return c.watch(ctx, c.store.selected(opts), revision), nil })
+	of, changes := c.store.selected(opts), c.store.selected(opts).after
+	if opts.FieldSelector == "" {
+		of, changes = c.store, c.store.log.after
+	}
+	return do(ctx, c, Watch, func() (watch.Interface, error) { return c.watch(ctx, of, changes, revision), nil })
 }
 
 // do makes one request of a Lease, with its fault.
@@ -144,7 +149,7 @@ func with[T any](ctx context.Context, c *Client, fault Fault, request func() (T,
 }
 
 // watch starts a watch, which ends with ctx or by Stop.
-func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Interface {
+func (c *Client) watch(ctx context.Context, of *Store, changes after, revision int64) watch.Interface {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watching{events: make(chan watch.Event), cancel: cancel}
 	c.mu.Lock()
@@ -152,7 +157,7 @@ func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Int
 	c.mu.Unlock()
 	go func() {
 		defer close(w.events)
-		err := c.tell(ctx, of, revision, drops, w.events)
+		err := c.tell(ctx, of, changes, revision, drops, w.events)
 		if errors.Is(err, errDropped) {
 			select {
 			case w.events <- watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("too old resource version").ErrStatus}:
@@ -165,8 +170,11 @@ func (c *Client) watch(ctx context.Context, of *Store, revision int64) watch.Int
 
 var errDropped, errRestored = errors.New("dropped"), errors.New("restored")
 
-// tell sends every change of a store after revision, until ctx ends, the watch is dropped, or the store is restored.
-func (c *Client) tell(ctx context.Context, of *Store, revision int64, drops <-chan struct{}, events chan<- watch.Event) error {
+// after returns the first change after a revision, or a channel that is closed at the next change.
+type after func(revision int64) (*Change, <-chan struct{})
+
+// tell sends every change after revision, until ctx ends, the watch is dropped, or the store is restored.
+func (c *Client) tell(ctx context.Context, of *Store, changes after, revision int64, drops <-chan struct{}, events chan<- watch.Event) error {
 	restored, expired := of.watched(revision)
 	if expired {
 		return errDropped
@@ -178,7 +186,7 @@ func (c *Client) tell(ctx context.Context, of *Store, revision int64, drops <-ch
 		var change *Change
 		var proceed <-chan struct{} = held
 		if held == nil {
-			change, proceed = of.after(revision)
+			change, proceed = changes(revision)
 		}
 		if change == nil {
 			select {

@@ -21,8 +21,12 @@ func (s *Store) Restore(to time.Time, bump int64) {
 		stores = append(stores, other)
 	}
 	s.othersMu.Unlock()
+	var bumped int64 // with a bump: watches from an earlier revision are too old
+	if now := s.log.restore(to, bump); bump > 0 {
+		bumped = now
+	}
 	for _, store := range stores {
-		store.restore(to, bump)
+		store.restore(to, bumped)
 	}
 	if candidates != nil {
 		candidates.restore(to, bump)
@@ -30,25 +34,20 @@ func (s *Store) Restore(to time.Time, bump int64) {
 }
 
 // restore does it for one Lease. Uids of what is made later are others than those of what was made and is lost.
-func (s *Store) restore(to time.Time, bump int64) {
+func (s *Store) restore(to time.Time, bumped int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := slices.IndexFunc(s.history, func(c Change) bool { return c.At.After(to) })
 	if kept < 0 {
 		kept = len(s.history)
 	}
-	s.history, s.lease, s.revision = slices.Clone(s.history[:kept]), nil, 1
+	s.history, s.lease = slices.Clone(s.history[:kept]), nil
 	if kept > 0 {
-		last := s.history[kept-1]
-		s.revision = last.Revision
-		if last.Type != watch.Deleted {
+		if last := s.history[kept-1]; last.Type != watch.Deleted {
 			s.lease = last.Lease.DeepCopy()
 		}
 	}
-	if bump > 0 {
-		s.revision += bump
-		s.bumped = s.revision
-	}
+	s.bumped = max(s.bumped, bumped)
 	close(s.restored)
 	s.restored = make(chan struct{})
 }

@@ -29,8 +29,9 @@ type Store struct {
 	candidates *Candidates
 	electing   atomic.Bool
 
+	log *log // of all Leases of the namespace
+
 	mu       sync.Mutex
-	revision int64
 	uids     int
 	lease    *coordinationv1.Lease // nil: there is none
 	history  []Change
@@ -61,7 +62,11 @@ func (c Change) Epoch() int64 { return int64(ptr.Deref(c.Lease.Spec.LeaseTransit
 
 // NewStore returns a Store for the Lease of this name, which does not exist yet.
 func NewStore(name string) *Store {
-	return &Store{name: name, revision: 1, grown: make(chan struct{}), restored: make(chan struct{})}
+	return newStore(name, &log{revision: 1, grown: make(chan struct{})})
+}
+
+func newStore(name string, log *log) *Store {
+	return &Store{name: name, log: log, grown: make(chan struct{}), restored: make(chan struct{})}
 }
 
 // Of returns the store of the Lease of this name, in the same namespace.
@@ -73,7 +78,7 @@ func (s *Store) Of(name string) *Store {
 	}
 	other := s.others[name]
 	if other == nil {
-		other = NewStore(name)
+		other = newStore(name, s.log)
 		if s.others == nil {
 			s.others = map[string]*Store{}
 		}
@@ -303,16 +308,15 @@ func (s *Store) fresh(lease *coordinationv1.Lease) *coordinationv1.Lease {
 
 // commit makes lease the next revision. The caller holds mu, and must not use lease afterwards.
 func (s *Store) commit(event watch.EventType, lease *coordinationv1.Lease) *coordinationv1.Lease {
-	s.revision++
-	lease.ResourceVersion = s.current()
+	change := s.log.add(event, lease)
 	s.lease = lease
 	if event == watch.Deleted {
 		s.lease = nil
 	}
-	s.history = append(s.history, Change{Type: event, At: time.Now(), Revision: s.revision, Lease: lease.DeepCopy()})
+	s.history = append(s.history, change)
 	close(s.grown)
 	s.grown = make(chan struct{})
 	return lease.DeepCopy()
 }
 
-func (s *Store) current() string { return strconv.FormatInt(s.revision, 10) }
+func (s *Store) current() string { return s.log.current() }
