@@ -210,6 +210,12 @@ func (e *Elector) StepDown(reason, to string) (Term, error) {
 	return e.current.term, nil
 }
 
+// Names are those of a process: see Config.
+type Names struct{ Replica, Instance string }
+
+// Names returns those of this process, also if Config leaves them to New.
+func (e *Elector) Names() Names { return Names{e.cfg.Replica, e.cfg.Instance} }
+
 // checkStandby returns an error that wraps ErrNoStandby, or ErrLeadsAlready, if the replica of that name cannot be
 // preferred. standbys are the replicas that follow this process.
 func checkStandby(cfg Config, name string, standbys []Standby) error {

@@ -22,6 +22,8 @@ type situation struct {
 	// unready: the mode says that no term can begin yet (mode.unready). In mode for-life the term's owner object
 	// does not exist.
 	unready bool
+	// assigned is the Instance of the process that should hold the lease (Config.Assigned).
+	assigned string
 	memory
 }
 
@@ -218,7 +220,8 @@ func (s situation) rests(cfg Config) bool {
 
 // headStart returns until when this process leaves a free lease to preferred replicas; zero: none. winnable is since
 // when the lease can be won. Preferred are replicas of the Lease's mode if that is another mode than this process's.
-// Otherwise it is the replica that the last holder named as its successor, or else replicas of higher priority.
+// Otherwise it is the replica that the last holder named as its successor, or else replicas of higher priority, or the
+// process that the lease is assigned to.
 func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 	switch last := s.seen.Presence(); {
 	case cfg.isOther(s.seen.Mode):
@@ -230,7 +233,7 @@ func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 		return time.Time{}
 	case last.Preferred != "":
 		return s.seen.Since.Add(cfg.RetryPeriod / headStarts)
-	case last.StandbyPriority > cfg.Priority:
+	case last.StandbyPriority > cfg.Priority, s.assigned != "" && s.assigned != cfg.Instance:
 		return winnable.Add(cfg.RetryPeriod / headStarts)
 	default:
 		return time.Time{}

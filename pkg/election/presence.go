@@ -40,7 +40,7 @@ type present struct {
 // then tell nothing.
 func NewPresence(cfg Config) (*Presence, error) {
 	cfg.Mode, cfg.Priority, cfg.Preempt, cfg.Notify, cfg.Changed = Renewed{}, 0, false, nil, nil
-	cfg.presence = true
+	cfg.presence, cfg.election = true, cfg.Name
 	elector, err := New(cfg)
 	if err != nil {
 		return nil, err

@@ -56,6 +56,7 @@ func (r *run) look() (situation, changes) {
 	owner, _ := r.ownerOfHolder(seen)
 	news, heard := r.peer.latest(Contact(holder.Contact))
 	unready := r.mode.unready()
+	assigned, reassigned := r.assigned()
 	return situation{
 		now:  now,
 		seen: seen,
@@ -67,8 +68,17 @@ func (r *run) look() (situation, changes) {
 			orphaned: r.peer.isGone(owner),
 		},
 		pace: r.pace, lastEpoch: r.past.last.epoch, unready: unready != nil,
-		memory: r.memory,
-	}, changes{changed, heard, unready}
+		assigned: assigned,
+		memory:   r.memory,
+	}, changes{changed, heard, unready, reassigned}
+}
+
+// assigned returns what Config.Assigned does.
+func (e *Elector) assigned() (instance string, changed <-chan struct{}) {
+	if e.cfg.Assigned == nil {
+		return "", nil
+	}
+	return e.cfg.Assigned()
 }
 
 // withPresence returns what was seen of the lease, with what is known of the presence that keeps it, if one does.
@@ -90,9 +100,9 @@ func (c Config) bothRisk(holder lease.Presence) bool {
 	return c.SucceedUnfenced && holder.Succession == lease.OnRefusal
 }
 
-// changes has channels that are closed when something changes: on the Lease, about the holder's process, or in what the
-// mode needs.
-type changes struct{ lease, holder, mode <-chan struct{} }
+// changes has channels that are closed when something changes: on the Lease, about the holder's process, in what the
+// mode needs, or in who should lead.
+type changes struct{ lease, holder, mode, assigned <-chan struct{} }
 
 // await waits for a change, until the given time (zero: for ever), or until ctx ends.
 func (c changes) await(ctx context.Context, until time.Time) {
@@ -103,6 +113,7 @@ func (c changes) await(ctx context.Context, until time.Time) {
 	case <-c.lease:
 	case <-c.holder:
 	case <-c.mode:
+	case <-c.assigned:
 	case <-timer.C:
 	}
 }
