@@ -1,0 +1,49 @@
+package ranges
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What a replica leaves is spread over all others.
+func TestTheRangesOfWhoGoesAreSpread(t *testing.T) {
+	replicas := map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}
+	before := assign(make([]string, 64), replicas)
+	delete(replicas, "a")
+	gets := map[string]int{}
+	for k, replica := range assign(before, replicas) {
+		if before[k] == "a" {
+			gets[replica]++
+		}
+	}
+	for replica := range replicas {
+		if gets[replica] < 5 || gets[replica] > 6 {
+			t.Errorf("%s gets %d of the 16 ranges that a has left: %v", replica, gets[replica], gets)
+		}
+	}
+}
+
+func TestNobodyIsAssignedWhereNobodyIs(t *testing.T) {
+	if assigned := assign([]string{"a", ""}, nil); assigned != nil {
+		t.Errorf("assigned %v", assigned)
+	}
+}
+
+// Keys are spread over the ranges, and stay where they are: other processes and versions rely on it.
+func TestKeysAreSpreadOverTheRanges(t *testing.T) {
+	const n, each = 64, 1000
+	count := make([]int, n)
+	for i := range n * each {
+		count[Of(fmt.Sprintf("%016x", i), n)]++
+	}
+	for k, got := range count {
+		if got < each*8/10 || got > each*12/10 {
+			t.Errorf("range %d has %d keys, want about %d", k, got, each)
+		}
+	}
+	for key, want := range map[string]int{"root": 0, "2x1abcdefghijklm": 0} {
+		if got := Of(key, 1); got != want {
+			t.Errorf("%q is in range %d of one", key, got)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package ranges
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/regent-project/regent/pkg/election"
+)
+
+// gift is that a range was given away.
+type gift struct {
+	times int // lately
+	at    time.Time
+}
+
+const (
+	// mostDoublings is how often the time is doubled for which a range stays that comes back again and again.
+	mostDoublings = 8
+	// remembered is for how many such times in a row a range has to stay away, or where it is, until that is
+	// forgotten.
+	remembered = 2
+)
+
+// balance gives away, until ctx ends, what others should lead: one range after the other, when the assignment has not
+// changed for a lease duration. What comes back was not wanted: it stays twice as long each time.
+func (g *Group) balance(ctx context.Context) {
+	settled := time.NewTimer(g.cfg.LeaseDuration)
+	defer settled.Stop()
+	for {
+		g.mu.Lock()
+		changed := g.changed
+		g.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			settled.Reset(g.cfg.LeaseDuration)
+		case <-settled.C:
+			for g.giveOne(ctx) {
+			}
+			settled.Reset(g.cfg.LeaseDuration)
+		}
+	}
+}
+
+// giveOne gives away one range that another process should lead, waits until that leads it, and reports whether it does.
+func (g *Group) giveOne(ctx context.Context) bool {
+	for k, elector := range g.electors {
+		to, _ := g.assignedTo(k)
+		if to == "" || to == elector.Names().Instance || !g.mayGive(k, time.Now()) {
+			continue
+		}
+		member, ok := g.member(to)
+		if !ok {
+			continue
+		}
+		_, err := elector.StepDown("the range belongs to the share of "+to, member.replica)
+		switch {
+		case err == nil:
+			g.given[k] = gift{g.given[k].times + 1, time.Now()}
+			return g.awaitHolder(ctx, k, member.holder)
+		case !errors.Is(err, election.ErrNotLeading):
+			klog.FromContext(ctx).V(2).Info("Cannot hand a range over to the process to whose share it belongs: trying again", "range", k, "to", to, "err", err)
+		}
+	}
+	return false
+}
+
+// mayGive reports whether a range has stayed for long enough, if it has come back.
+func (g *Group) mayGive(k int, now time.Time) bool {
+	last, some := g.given[k]
+	if !some {
+		return true
+	}
+	wait, since := g.cfg.LeaseDuration<<min(last.times, mostDoublings), now.Sub(last.at)
+	if since > remembered*wait {
+		delete(g.given, k)
+	}
+	return since > wait
+}
+
+// member returns the process of that instance, if it is present.
+func (g *Group) member(instance string) (member, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.members {
+		if m.instance == instance {
+			return m, true
+		}
+	}
+	return member{}, false
+}
+
+// awaitHolder waits until the Lease of a range shows that holder, for a retry period at most, and reports whether it
+// does.
+func (g *Group) awaitHolder(ctx context.Context, k int, holder string) bool {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.RetryPeriod)
+	defer cancel()
+	for {
+		all, changed := g.leases.all()
+		if l := all[leaseName(g.cfg.Name, k)]; l != nil && ptr.Deref(l.Spec.HolderIdentity, "") == holder {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package ranges
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/electiontest"
+)
+
+const (
+	lasts = 15 * time.Second
+	retry = 2 * time.Second
+	// moment is longer than anything takes for which nobody has to wait.
+	moment = 100 * time.Millisecond
+)
+
+var errDone = errors.New("the test is done")
+
+// process is one process of a Group.
+type process struct {
+	*Group
+	t      *testing.T
+	name   string
+	client *electiontest.Client
+	end    context.CancelCauseFunc
+	ended  chan error
+
+	mu    sync.Mutex
+	leads map[int]time.Time // since when, by range
+	terms map[int]int
+}
+
+// join starts a process on a store of n ranges.
+func join(t *testing.T, store *electiontest.Store, name string, n int, change ...func(*election.Config)) *process {
+	t.Helper()
+	p := &process{t: t, name: name, client: store.Client(), ended: make(chan error, 1), leads: map[int]time.Time{}, terms: map[int]int{}}
+	cfg := election.DefaultConfig()
+	cfg.Namespace, cfg.Name, cfg.Replica, cfg.Instance, cfg.Client = "kube-system", "group", name, name+"_1", p.client
+	for _, c := range change {
+		c(&cfg)
+	}
+	var err error
+	if p.Group, err = New(Config{Election: cfg, Ranges: n}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	p.end = end
+	go func() { p.ended <- p.Run(ctx, p.lead) }()
+	return p
+}
+
+func (p *process) lead(ctx context.Context, k int, _ election.Term) error {
+	p.mu.Lock()
+	p.leads[k] = time.Now()
+	p.terms[k]++
+	p.mu.Unlock()
+	<-ctx.Done()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.leads, k)
+	return nil
+}
+
+// share returns which ranges the process leads, and since when.
+func (p *process) share() map[int]time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.leads)
+}
+
+// stop ends the process in an orderly way.
+func (p *process) stop() {
+	p.t.Helper()
+	p.end(errDone)
+	if err := <-p.ended; err != errDone {
+		p.t.Errorf("Run returned %v", err)
+	}
+	p.client.Wait()
+}
+
+// sizes returns how many ranges each process leads. No range may have two leaders.
+func sizes(t *testing.T, processes ...*process) (led []int) {
+	t.Helper()
+	leaders := map[int]string{}
+	for _, p := range processes {
+		share := p.share()
+		for k := range share {
+			if other := leaders[k]; other != "" {
+				t.Errorf("range %d is led by %s and %s", k, other, p.name)
+			}
+			leaders[k] = p.name
+		}
+		led = append(led, len(share))
+	}
+	return led
+}
+
+// I17: whoever is alone leads all; who comes gets a share, and nothing else moves; who goes leaves its share to all
+// others, and their terms go on.
+func TestAProcessThatComesGetsItsShareAndOneThatGoesLeavesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 16
+		store := electiontest.NewStore("group")
+		a := join(t, store, "a", n)
+		time.Sleep(moment)
+		if got := sizes(t, a); !slices.Equal(got, []int{n}) {
+			t.Fatalf("the first leads %v", got)
+		}
+		b := join(t, store, "b", n)
+		time.Sleep(moment)
+		before := a.share()
+		if got := sizes(t, a, b); !slices.Equal(got, []int{n, 0}) {
+			t.Errorf("at once they lead %v", got)
+		}
+		time.Sleep(2 * lasts)
+		if got := sizes(t, a, b); !slices.Equal(got, []int{n / 2, n / 2}) {
+			t.Fatalf("they lead %v", got)
+		}
+		for k, since := range a.share() {
+			if !since.Equal(before[k]) {
+				t.Errorf("the term of range %d, which did not move, is another", k)
+			}
+		}
+		c, d := join(t, store, "c", n), join(t, store, "d", n)
+		time.Sleep(3 * lasts)
+		if got := sizes(t, a, b, c, d); !slices.Equal(got, []int{4, 4, 4, 4}) {
+			t.Fatalf("they lead %v", got)
+		}
+		kept := a.share()
+		b.stop()
+		time.Sleep(moment)
+		got := sizes(t, a, c, d)
+		if slices.Sort(got); !slices.Equal(got, []int{5, 5, 6}) {
+			t.Errorf("when one has gone they lead %v", got)
+		}
+		after := a.share()
+		for k, since := range kept {
+			if !since.Equal(after[k]) {
+				t.Errorf("range %d of a process that stays is led since %v, before since %v", k, after[k], since)
+			}
+		}
+		for _, p := range []*process{a, c, d} {
+			p.stop()
+		}
+		if left := store.Others(); len(left) != n {
+			t.Errorf("these are left: %q", left)
+		}
+	})
+}
+
+// Who cannot reach the store any more leads nothing, before anybody else does, and its share is spread.
+func TestTheShareOfAProcessThatIsCutOffIsSpreadWhenItsPresenceHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 12
+		store := electiontest.NewStore("group")
+		a, b, c := join(t, store, "a", n), join(t, store, "b", n), join(t, store, "c", n)
+		time.Sleep(4 * lasts)
+		if got := sizes(t, a, b, c); !slices.Equal(got, []int{4, 4, 4}) {
+			t.Fatalf("they lead %v", got)
+		}
+		a.client.Always(electiontest.Fault{Hang: true})
+		for range 40 {
+			time.Sleep(lasts / 20)
+			sizes(t, a, b, c)
+		}
+		if got := sizes(t, a, b, c); !slices.Equal(got, []int{0, 6, 6}) {
+			t.Errorf("they lead %v", got)
+		}
+		a.client.Always(electiontest.Fault{})
+		time.Sleep(4 * lasts)
+		if got := sizes(t, a, b, c); !slices.Equal(got, []int{4, 4, 4}) {
+			t.Errorf("when it is back they lead %v", got)
+		}
+		for _, p := range []*process{a, b, c} {
+			p.stop()
+		}
+	})
+}
+
+// A range that nobody can lead but one process is not moved back and forth for ever.
+func TestARangeThatComesBackIsMovedLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore("group")
+		a := join(t, store, "a", 4)
+		time.Sleep(moment)
+		b := &process{t: t, name: "b", client: store.Client(), ended: make(chan error, 1)}
+		cfg := election.DefaultConfig()
+		cfg.Namespace, cfg.Name, cfg.Replica, cfg.Instance, cfg.Client = "kube-system", "group", "b", "b_1", b.client
+		var err error
+		if b.Group, err = New(Config{Election: cfg, Ranges: 4}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancelCause(t.Context())
+		b.end = end
+		go func() {
+			b.ended <- b.Run(ctx, func(context.Context, int, election.Term) error { return errors.New("cannot") })
+		}()
+		time.Sleep(2 * time.Hour)
+		a.mu.Lock()
+		most := slices.Max(slices.Collect(maps.Values(a.terms)))
+		a.mu.Unlock()
+		if most > 15 {
+			t.Errorf("a range was moved %d times in two hours", most)
+		}
+		if got := sizes(t, a); got[0] < 3 {
+			t.Errorf("the process that can lead leads %v", got)
+		}
+		b.stop()
+		a.stop()
+	})
+}
+
+// With weights the shares are in proportion to them.
+func TestSharesFollowWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore("group")
+		weighs := func(w int) func(*election.Config) { return func(cfg *election.Config) { cfg.Weight = w } }
+		a, b := join(t, store, "a", 12, weighs(3)), join(t, store, "b", 12)
+		time.Sleep(4 * lasts)
+		if got := sizes(t, a, b); !slices.Equal(got, []int{9, 3}) {
+			t.Errorf("they lead %v", got)
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// All ranges cost the server one watch, and one renewal for each process and retry period.
+func TestRequestsDoNotGrowWithTheNumberOfRanges(t *testing.T) {
+	counts := map[int]string{}
+	for _, n := range []int{1, 32} {
+		synctest.Test(t, func(t *testing.T) {
+			store := electiontest.NewStore("group")
+			a := join(t, store, "a", n)
+			time.Sleep(moment)
+			watches, updates := a.client.Count(electiontest.Watch), a.client.Count(electiontest.Update)
+			time.Sleep(10 * lasts)
+			counts[n] = fmt.Sprintf("%d watches, then %d, %d updates", watches, a.client.Count(electiontest.Watch)-watches, a.client.Count(electiontest.Update)-updates)
+			a.stop()
+		})
+	}
+	if counts[1] != counts[32] {
+		t.Errorf("with one range: %s; with 32: %s", counts[1], counts[32])
+	}
+}
