@@ -65,11 +65,12 @@ func New(cfg Config) (*Group, error) {
 		given:   map[int]gift{},
 	}
 	var err error
-	if g.presence, err = election.NewPresence(cfg.Election); err != nil {
+	each := cfg.Election
+	each.Client = g.leases
+	if g.presence, err = election.NewPresence(each); err != nil {
 		return nil, err
 	}
-	each := cfg.Election
-	each.Client, each.Mode = g.leases, election.ByPresence{Presence: g.presence}
+	each.Mode = election.ByPresence{Presence: g.presence}
 	if each.Detector != nil && each.Detection != election.DetectOff {
 		g.contacts = &contacts{Detector: each.Detector, is: g.self, heard: g.reassign}
 		each.Detector = g.contacts
@@ -96,10 +97,11 @@ func (g *Group) Run(ctx context.Context, lead LeadFunc) error {
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	present, leave := context.WithCancel(beside)
 	var watching, presence, elections sync.WaitGroup
-	watching.Go(func() { g.leases.run(beside) })
+	watching.Go(func() { g.leases.run(beside, g.cfg.Name) })
 	watching.Go(func() { g.follow(beside) })
 	presence.Go(func() { g.presence.Run(present) })
 	ctx, exit := context.WithCancelCause(ctx)
+	defer exit(nil)
 	for k, elector := range g.electors {
 		elections.Go(func() {
 			exit(elector.Run(ctx, func(ctx context.Context, term election.Term) error { return lead(ctx, k, term) }))

@@ -239,12 +239,13 @@ func TestRequestsDoNotGrowWithTheNumberOfRanges(t *testing.T) {
 	for _, n := range []int{1, 32} {
 		synctest.Test(t, func(t *testing.T) {
 			store := electiontest.NewStore("group")
-			a := join(t, store, "a", n)
-			time.Sleep(moment)
+			a, b := join(t, store, "a", n), join(t, store, "b", n)
+			time.Sleep(4 * lasts) // until the shares are even
 			watches, updates := a.client.Count(electiontest.Watch), a.client.Count(electiontest.Update)
 			time.Sleep(10 * lasts)
 			counts[n] = fmt.Sprintf("%d watches, then %d, %d updates", watches, a.client.Count(electiontest.Watch)-watches, a.client.Count(electiontest.Update)-updates)
 			a.stop()
+			b.stop()
 		})
 	}
 	if counts[1] != counts[32] {

@@ -29,10 +29,15 @@ type leases struct {
 	latest  map[string]*coordinationv1.Lease // nil: nothing was read yet
 	changed chan struct{}                    // closed at the next change
 	watches map[*watchOfOne]struct{}
+
+	standing lease.Standing // tells people if they cannot be watched
 }
 
 func newLeases(client election.LeaseClient, timeout, longest time.Duration) *leases {
-	return &leases{LeaseClient: client, timeout: timeout, longest: longest, changed: make(chan struct{}), watches: map[*watchOfOne]struct{}{}}
+	l := &leases{LeaseClient: client, timeout: timeout, longest: longest, changed: make(chan struct{}), watches: map[*watchOfOne]struct{}{}}
+	l.standing.Cannot = "Cannot watch the Leases of the ranges: until it can, this process sees late who leads which (it takes the verbs list and watch)"
+	l.standing.Again, l.standing.Key = "The Leases of the ranges can be watched again", "lease"
+	return l
 }
 
 // all returns the Leases as last seen, by name, and a channel that is closed when one has changed. It returns nil before
@@ -43,12 +48,15 @@ func (l *leases) all() (map[string]*coordinationv1.Lease, <-chan struct{}) {
 	return maps.Clone(l.latest), l.changed
 }
 
-// run keeps them up to date until ctx ends, and then ends all watches.
-func (l *leases) run(ctx context.Context) {
+// run keeps them up to date until ctx ends, and then ends all watches. name is that of the election.
+func (l *leases) run(ctx context.Context, name string) {
 	pause := lease.NewBackoff(l.longest)
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := l.follow(ctx)
+		watched, err := l.follow(ctx)
+		if !watched && ctx.Err() == nil {
+			l.standing.Failed(klog.FromContext(ctx), name, began, err)
+		}
 		if time.Since(began) >= l.longest {
 			pause = lease.NewBackoff(l.longest)
 		}
@@ -63,30 +71,31 @@ func (l *leases) run(ctx context.Context) {
 	}
 }
 
-// follow reads all Leases, and watches them until the watch ends.
-func (l *leases) follow(ctx context.Context) error {
+// follow reads all Leases, and watches them until the watch ends. watched reports whether it began.
+func (l *leases) follow(ctx context.Context) (watched bool, err error) {
 	reading, cancel := context.WithTimeout(ctx, l.timeout)
 	list, err := l.List(reading, metav1.ListOptions{})
 	cancel()
 	if err != nil {
-		return fmt.Errorf("read the Leases of the namespace: %w", err)
+		return false, fmt.Errorf("read the Leases of the namespace: %w", err)
 	}
 	l.replace(list)
 	events, err := lease.BeginWatch(ctx, l.timeout, l.LeaseClient.Watch, metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
 	if err != nil {
-		return err
+		return false, err
 	}
+	l.standing.Succeeded(klog.FromContext(ctx))
 	defer events.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return true, ctx.Err()
 		case event, open := <-events.ResultChan():
 			switch {
 			case !open:
-				return errors.New("the watch ended")
+				return true, errors.New("the watch ended")
 			case event.Type == watch.Error:
-				return fmt.Errorf("watch the Leases of the namespace: %w", apierrors.FromObject(event.Object))
+				return true, fmt.Errorf("watch the Leases of the namespace: %w", apierrors.FromObject(event.Object))
 			case event.Type != watch.Bookmark:
 				l.take(event)
 			}
