@@ -23,6 +23,25 @@ func TestTheRangesOfWhoGoesAreSpread(t *testing.T) {
 	}
 }
 
+// Two who do not see the same others agree about most ranges all the same.
+func TestWhoSeesOneMoreDecidesMostlyTheSame(t *testing.T) {
+	free := make([]string, 64)
+	four := assign(free, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1})
+	three := assign(free, map[string]int{"a": 1, "b": 1, "c": 1})
+	same, of := 0, 0
+	for k, replica := range four {
+		if replica != "d" {
+			of++
+			if three[k] == replica {
+				same++
+			}
+		}
+	}
+	if same < of*3/4 {
+		t.Errorf("they agree about %d of %d ranges", same, of)
+	}
+}
+
 func TestNobodyIsAssignedWhereNobodyIs(t *testing.T) {
 	if assigned := assign([]string{"a", ""}, nil); assigned != nil {
 		t.Errorf("assigned %v", assigned)

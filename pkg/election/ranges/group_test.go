@@ -3,7 +3,6 @@ package ranges
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -235,20 +234,24 @@ func TestSharesFollowWeights(t *testing.T) {
 
 // All ranges cost the server one watch, and one renewal for each process and retry period.
 func TestRequestsDoNotGrowWithTheNumberOfRanges(t *testing.T) {
-	counts := map[int]string{}
+	updates := map[int]int{}
 	for _, n := range []int{1, 32} {
 		synctest.Test(t, func(t *testing.T) {
 			store := electiontest.NewStore("group")
 			a, b := join(t, store, "a", n), join(t, store, "b", n)
 			time.Sleep(4 * lasts) // until the shares are even
-			watches, updates := a.client.Count(electiontest.Watch), a.client.Count(electiontest.Update)
+			before := a.client.Count(electiontest.Update)
 			time.Sleep(10 * lasts)
-			counts[n] = fmt.Sprintf("%d watches, then %d, %d updates", watches, a.client.Count(electiontest.Watch)-watches, a.client.Count(electiontest.Update)-updates)
+			updates[n] = a.client.Count(electiontest.Update) - before
+			if watches := a.client.Count(electiontest.Watch); watches != 1 {
+				t.Errorf("%d watches with %d ranges", watches, n)
+			}
 			a.stop()
 			b.stop()
 		})
 	}
-	if counts[1] != counts[32] {
-		t.Errorf("with one range: %s; with 32: %s", counts[1], counts[32])
+	// a renewal more or less falls into that time
+	if updates[1] == 0 || updates[32] > updates[1]+2 {
+		t.Errorf("renewals with 1 and 32 ranges: %v", updates)
 	}
 }
