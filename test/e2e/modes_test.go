@@ -156,24 +156,24 @@ const (
 	none  outcome = "nobody leads until it is mended"
 )
 
-// modeFaults are what can happen to a leader, and what comes of it in each mode: lease, coordinated, for life.
+// modeFaults are what can happen to a leader, and what comes of it in each mode: in the order of modes.
 var modeFaults = []struct {
 	name string
-	want [3]outcome
+	want [4]outcome
 	do   func(p *couple, leader, standby *harness.Replica) (mend func())
 	// before is what happened before, if anything.
 	before func(p *couple, standby *harness.Replica)
 }{
-	{name: "asked to step down", want: [3]outcome{taken, taken, taken}, do: func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "asked to step down", want: [4]outcome{taken, taken, taken, taken}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.StepDown("a test")
 		return nil
 	}},
-	{name: "SIGTERM", want: [3]outcome{taken, taken, taken}, do: terminate},
-	{name: "kill -9", want: [3]outcome{taken, taken, taken}, do: func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "SIGTERM", want: [4]outcome{taken, taken, taken, taken}, do: terminate},
+	{name: "kill -9", want: [4]outcome{taken, taken, taken, taken}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.Kill()
 		return func() { leader.Again(); leader.WaitReady() }
 	}},
-	{name: "SIGTERM, its standby was killed before", want: [3]outcome{taken, taken, taken}, do: terminate, before: func(p *couple, standby *harness.Replica) {
+	{name: "SIGTERM, its standby was killed before", want: [4]outcome{taken, taken, taken, taken}, do: terminate, before: func(p *couple, standby *harness.Replica) {
 		standby.Kill()
 		standby.Again()
 		standby.WaitReady()
@@ -186,36 +186,36 @@ var modeFaults = []struct {
 			return err == nil && len(list.Items) == len(p.both)
 		})
 	}},
-	{name: "SIGSTOP", want: [3]outcome{taken, taken, kept}, do: func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "SIGSTOP", want: [4]outcome{taken, taken, kept, taken}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.Signal(syscall.SIGSTOP)
 		return func() { leader.Signal(syscall.SIGCONT) }
 	}},
-	{name: "cut off from etcd", want: [3]outcome{taken, taken, kept}, do: func(p *couple, leader, _ *harness.Replica) func() {
+	{name: "cut off from etcd", want: [4]outcome{taken, taken, kept, taken}, do: func(p *couple, leader, _ *harness.Replica) func() {
 		p.ways[leader].Stall()
 		return p.ways[leader].Resume
 	}},
-	{name: "the lease is stolen", want: [3]outcome{again, again, again}, do: func(_ *couple, leader, _ *harness.Replica) func() {
+	{name: "the lease is stolen", want: [4]outcome{again, again, again, again}, do: func(_ *couple, leader, _ *harness.Replica) func() {
 		leader.Overwrite("a stranger", 1)
 		return nil
 	}},
-	{name: "the Lease is deleted", want: [3]outcome{again, again, again}, do: func(p *couple, leader, _ *harness.Replica) func() {
+	{name: "the Lease is deleted", want: [4]outcome{again, again, again, again}, do: func(p *couple, leader, _ *harness.Replica) func() {
 		if err := leader.Leases().Delete(p.Context(), harness.LeaseName, metav1.DeleteOptions{}); err != nil {
 			p.Fatal(err)
 		}
 		return nil
 	}},
-	{name: "etcd is killed, and back after a lease", want: [3]outcome{again, again, kept}, do: func(p *couple, _, _ *harness.Replica) func() {
+	{name: "etcd is killed, and back after a lease", want: [4]outcome{again, again, kept, again}, do: func(p *couple, _, _ *harness.Replica) func() {
 		p.etcd.Kill()
 		time.Sleep(p.shard.Timings.Lease)
 		p.etcd.Start(p.T)
 		return nil
 	}},
-	{name: "asked to step down, and a controller hangs", want: [3]outcome{taken, taken, none}, do: func(p *couple, leader, _ *harness.Replica) func() {
+	{name: "asked to step down, and a controller hangs", want: [4]outcome{taken, taken, none, taken}, do: func(p *couple, leader, _ *harness.Replica) func() {
 		mend := p.breaks(leader, "hangs")
 		leader.StepDown("to see whether it can")
 		return mend
 	}},
-	{name: "a controller fails", want: [3]outcome{taken, taken, taken}, do: func(p *couple, leader, _ *harness.Replica) func() {
+	{name: "a controller fails", want: [4]outcome{taken, taken, taken, taken}, do: func(p *couple, leader, _ *harness.Replica) func() {
 		return p.breaks(leader, "fails")
 	}},
 }
@@ -228,8 +228,8 @@ func terminate(_ *couple, leader, _ *harness.Replica) (mend func()) {
 
 // happensIn says whether a fault, the n-th, happens in a mode, the i-th: in each where what follows is not the same,
 // and else in one of them.
-func happensIn(n, i int, want [3]outcome) bool {
-	return *all || want != [3]outcome{want[0], want[0], want[0]} || n%len(modes) == i
+func happensIn(n, i int, want [4]outcome) bool {
+	return *all || want != [4]outcome{want[0], want[0], want[0], want[0]} || n%len(modes) == i
 }
 
 // I1 to I4, I8, whatever the mode. It is slow because the faults happen one after the other, and several last for a
