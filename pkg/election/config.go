@@ -39,8 +39,8 @@ type Config struct {
 	// Neither can be used in a mode that is Electing.
 	Priority int32
 	Preempt  bool
-	// Weight is how large a share of many leases this process should hold, beside others. Only package ranges looks at
-	// it. 0 means 1.
+	// Weight is how large a share of many leases this process should hold, beside others. Only package ranges looks
+	// at it. 0 means 1.
 	Weight int
 	// ForgetCommand is the command that an operator types, followed by the name of a process (Config.Instance), to
 	// declare it dead while it holds the lease for life. Events and logs quote it, in every mode. Empty: they
@@ -104,9 +104,9 @@ type Config struct {
 	Detection Detection
 	// Notify, if set, receives what people should know of: see Notice. It must not block.
 	Notify func(Notice)
-	// Assigned, if set, returns which process should hold the lease while several could: its Instance, or empty if it
-	// does not matter. The channel is closed when that may have changed. Others leave a free lease to that process for
-	// a quarter of the retry period, unless the last holder has named a successor. It must not block.
+	// Assigned, if set, returns which process should hold the lease while several could: its Instance, or empty if
+	// it does not matter. The channel is closed when that may have changed. Others leave a free lease to that
+	// process for a quarter of the retry period, unless the last holder has named a successor. It must not block.
 	Assigned func() (instance string, changed <-chan struct{})
 	// Changed, if set, is called when the Lease shows another holder, or none any more. It must not block.
 	Changed func()

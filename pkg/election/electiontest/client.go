@@ -91,8 +91,8 @@ func (c *Client) Delete(ctx context.Context, name string, opts metav1.DeleteOpti
 	return err
 }
 
-// Watch sends every change, after a revision, of the Lease that the options select by its name, or of all Leases if they
-// select none.
+// Watch sends every change, after a revision, of the Lease that the options select by its name, or of all Leases if
+// they select none.
 func (c *Client) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	revision, err := strconv.ParseInt(opts.ResourceVersion, 10, 64)
 	if err != nil {

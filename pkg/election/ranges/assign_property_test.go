@@ -75,8 +75,8 @@ func TestEachReplicaGetsItsShareAndKeepsIt(t *testing.T) {
 	})
 }
 
-// A replica that comes gets its share, and a replica that goes leaves its ranges: nothing else moves, where all weigh the
-// same. With weights the shares of others are rounded anew.
+// A replica that comes gets its share, and a replica that goes leaves its ranges: nothing else moves, where all weigh
+// the same. With weights the shares of others are rounded anew.
 func TestOnlyTheShareOfWhoComesOrGoesMoves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := situations.Draw(t, "situation")

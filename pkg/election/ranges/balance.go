@@ -47,7 +47,8 @@ func (g *Group) balance(ctx context.Context) {
 	}
 }
 
-// giveOne gives away one range that another process should lead, waits until that leads it, and reports whether it does.
+// giveOne gives away one range that another process should lead, waits until that leads it, and reports whether it
+// does.
 func (g *Group) giveOne(ctx context.Context) bool {
 	for k, elector := range g.electors {
 		to, _ := g.assignedTo(k)

@@ -36,8 +36,8 @@ type Group struct {
 	electors []*election.Elector
 	roster   roster // Run's goroutine owns it
 
-	// given says how often this process has lately given a range away, to which it has come back. balance's goroutine
-	// owns it.
+	// given says how often this process has lately given a range away, to which it has come back. balance's
+	// goroutine owns it.
 	given map[int]gift
 
 	mu       sync.Mutex
@@ -91,8 +91,8 @@ func New(cfg Config) (*Group, error) {
 func (g *Group) Elector(k int) *election.Elector { return g.electors[k] }
 
 // Run calls lead for each term of each range, of one range after the other, and of different ranges at the same time,
-// until ctx ends or lead asks to exit. It returns what the first Elector returns: see election.Elector.Run, also for what
-// must go on after the end of ctx. By then everything that it started has ended.
+// until ctx ends or lead asks to exit. It returns what the first Elector returns: see election.Elector.Run, also for
+// what must go on after the end of ctx. By then everything that it started has ended.
 func (g *Group) Run(ctx context.Context, lead LeadFunc) error {
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	present, leave := context.WithCancel(beside)

@@ -86,7 +86,7 @@ func (p *process) stop() {
 }
 
 // sizes returns how many ranges each process leads. No range may have two leaders.
-func sizes(t *testing.T, processes ...*process) (led []int) {
+func sizes(t *testing.T, processes ...*process) (counts []int) {
 	t.Helper()
 	leaders := map[int]string{}
 	for _, p := range processes {
@@ -97,9 +97,9 @@ func sizes(t *testing.T, processes ...*process) (led []int) {
 			}
 			leaders[k] = p.name
 		}
-		led = append(led, len(share))
+		counts = append(counts, len(share))
 	}
-	return led
+	return counts
 }
 
 // I17: whoever is alone leads all; who comes gets a share, and nothing else moves; who goes leaves its share to all
@@ -155,7 +155,7 @@ func TestAProcessThatComesGetsItsShareAndOneThatGoesLeavesIt(t *testing.T) {
 	})
 }
 
-// Who cannot reach the store any more leads nothing, before anybody else does, and its share is spread.
+// A process that cannot reach the store any more leads nothing before anybody else does, and its share is spread.
 func TestTheShareOfAProcessThatIsCutOffIsSpreadWhenItsPresenceHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 12

@@ -40,8 +40,8 @@ func newLeases(client election.LeaseClient, timeout, longest time.Duration) *lea
 	return l
 }
 
-// all returns the Leases as last seen, by name, and a channel that is closed when one has changed. It returns nil before
-// they were read.
+// all returns the Leases as last seen, by name, and a channel that is closed when one has changed. It returns nil
+// before they were read.
 func (l *leases) all() (map[string]*coordinationv1.Lease, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

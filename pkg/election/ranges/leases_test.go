@@ -128,7 +128,7 @@ func TestAWatchThatNobodyReadsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Who has another election of the same namespace is no member, and neither is one whose presence has expired.
+// A process of another election in the same namespace is no member, and neither is one whose presence has expired.
 func TestTheRosterHasThoseWhoArePresentForTheSameElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore("group")
