@@ -87,6 +87,28 @@ func leaseNames(n int) (names []string) {
 	return names
 }
 
+// Whoever asks, holder or standby, is told when the presence was renewed.
+func TestTheStatusTellsOfThePresence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		a := start(t, store, nil, byPresence)
+		defer a.stop()
+		a.mustLead()
+		b := start(t, store, nil, byPresence)
+		defer b.stop()
+		time.Sleep(2 * lease)
+		for _, r := range []*replica{a, b} {
+			s := r.elector.Status()
+			if since := time.Since(s.Renewed); since > jitteredRetry || s.Duration != lease || s.Leaderless != 0 || s.CannotStand != "" {
+				t.Errorf("renewed %v ago for %v, without a leader for %v, cannot stand: %q", since, s.Duration, s.Leaderless, s.CannotStand)
+			}
+		}
+	})
+}
+
+// jitteredRetry is the longest time between two renewals.
+const jitteredRetry = retry * 12 / 10
+
 // Renewals do not grow with the number of leases, and neither do the objects that a process leaves: none.
 func TestAPresenceIsRenewedForAnyNumberOfLeases(t *testing.T) {
 	written := map[int]int{}

@@ -59,7 +59,7 @@ func (p *Presence) Run(ctx context.Context) {
 		a.sweep(ctx)
 	})
 	_ = p.elector.Run(ctx, p.last)
-	seen, _ := p.elector.view.Latest()
+	seen := p.seen()
 	if seen.Lease == nil || seen.Holder() != "" { // it may still count
 		return
 	}
@@ -113,6 +113,18 @@ func (p *Presence) absent() <-chan struct{} {
 		return nil
 	}
 	return p.changed
+}
+
+// seen returns what was seen of this process's own presence.
+func (p *Presence) seen() lease.Observation {
+	p.elector.mu.Lock()
+	view := p.elector.view
+	p.elector.mu.Unlock()
+	if view == nil {
+		return lease.Observation{}
+	}
+	seen, _ := view.Latest()
+	return seen
 }
 
 // fault says why this process cannot be present, as people were told in the log; empty if it can.

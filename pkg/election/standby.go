@@ -83,8 +83,11 @@ func (e *Elector) assigned() (instance string, changed <-chan struct{}) {
 
 // withPresence returns what was seen of the lease, with what is known of the presence that keeps it, if one does.
 func (e *Elector) withPresence(seen lease.Observation, now time.Time) lease.Observation {
-	if !seen.IsByPresence() || e.identities.ours(seen.Holder()) {
+	switch ours := e.identities.ours(seen.Holder()); {
+	case !seen.IsByPresence(), ours && e.presence == nil:
 		return seen
+	case ours:
+		return seen.KeptBy(e.presence.seen(), now)
 	}
 	owner, _ := e.ownerOfHolder(seen)
 	return seen.KeptBy(e.peer.lifeOf(owner), now)
