@@ -202,3 +202,30 @@ func TestARangeIsHandedToWhomTheLeaderNames(t *testing.T) {
 		}
 	})
 }
+
+// What a process leaves that stops is led by others as soon as it is released: nobody waits until its presence has gone.
+func TestTheShareOfAProcessThatStopsIsTakenBeforeItsPresenceHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		processes, _ := four(t, electiontest.NewStore("group"))
+		leaves, rest := processes[0], processes[1:]
+		releases := make([]electiontest.Fault, len(leaves.share()))
+		leaves.client.Next(electiontest.Update, append(releases, electiontest.Fault{Delay: retry})...) // the last is that of the presence
+		leaves.end(errDone)
+		time.Sleep(moment)
+		if got := slices.Sorted(slices.Values(sizes(t, rest...))); !slices.Equal(got, []int{5, 5, 6}) {
+			t.Errorf("the others lead %v", got)
+		}
+		select {
+		case <-leaves.ended:
+			t.Error("the presence has gone already: this shows nothing")
+		default:
+		}
+		if err := <-leaves.ended; err != errDone {
+			t.Errorf("Run returned %v", err)
+		}
+		leaves.client.Wait()
+		for _, p := range rest {
+			p.stop()
+		}
+	})
+}

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // Config describes the ranges, and how this process stands for election in each.
@@ -184,18 +186,21 @@ func (g *Group) reassign() {
 	all, _ := g.leases.all()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	weights := map[string]int{}
-	for _, m := range g.members {
-		if g.seemsWell(m) {
+	holders, weights, leaving := make([]string, len(g.electors)), map[string]int{}, map[string]bool{}
+	for k := range holders {
+		if l := all[leaseName(g.cfg.Name, k)]; l != nil {
+			holders[k] = ptr.Deref(l.Spec.HolderIdentity, "")
+			leaving[holderThatLeft(l)] = true
+		}
+	}
+	for holder, m := range g.members {
+		if g.seemsWell(m) && !leaving[holder] {
 			weights[m.instance] = m.weight
 		}
 	}
-	holders := make([]string, len(g.electors))
-	for k := range holders {
-		if l := all[leaseName(g.cfg.Name, k)]; l != nil {
-			if m, ok := g.members[ptr.Deref(l.Spec.HolderIdentity, "")]; ok && g.seemsWell(m) {
-				holders[k] = m.instance
-			}
+	for k, holder := range holders {
+		if holders[k] = g.members[holder].instance; weights[holders[k]] == 0 {
+			holders[k] = ""
 		}
 	}
 	assigned := assign(holders, weights)
@@ -205,6 +210,15 @@ func (g *Group) reassign() {
 	g.assigned = assigned
 	close(g.changed)
 	g.changed = make(chan struct{})
+}
+
+// holderThatLeft returns the holder that has released a Lease because its process stops; empty if nobody has. Its other
+// ranges are free a moment later, and its presence goes last: nobody should wait until then.
+func holderThatLeft(l *coordinationv1.Lease) string {
+	if last := lease.PredecessorOf(l).Last; last != nil && last.Cause == string(election.Shutdown) {
+		return last.Holder
+	}
+	return ""
 }
 
 // seemsWell reports whether a member shows no sign that it is dead, hangs, or cannot renew its presence.
