@@ -208,8 +208,9 @@ func TestTheShareOfAProcessThatStopsIsTakenBeforeItsPresenceHasGone(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		processes, _ := four(t, electiontest.NewStore("group"))
 		leaves, rest := processes[0], processes[1:]
-		releases := make([]electiontest.Fault, len(leaves.share()))
-		leaves.client.Next(electiontest.Update, append(releases, electiontest.Fault{Delay: retry})...) // the last is that of the presence
+		faults := make([]electiontest.Fault, len(leaves.share())+1)
+		faults[len(faults)-1] = electiontest.Fault{Delay: retry} // the presence is released last
+		leaves.client.Next(electiontest.Update, faults...)
 		leaves.end(errDone)
 		time.Sleep(moment)
 		if got := slices.Sorted(slices.Values(sizes(t, rest...))); !slices.Equal(got, []int{5, 5, 6}) {
