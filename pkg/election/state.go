@@ -47,7 +47,11 @@ func (r *run) becomeCampaigning(ctx context.Context, reason string) {
 func (r *run) becomeLeading(ctx context.Context, term Term, reason string) {
 	r.become(leads, campaigning)
 	r.tellNothing()
-	klog.FromContext(ctx).Info("Leading", "reason", reason, "holder", term.Token().Holder)
+	message := "Leading"
+	if r.cfg.presence {
+		message = "Present: the leases of this process last for as long as it renews this one"
+	}
+	klog.FromContext(ctx).Info(message, "reason", reason, "holder", term.Token().Holder)
 	r.countTerm()
 	r.showLeading(true) //nolint:contextcheck // nothing in it waits; who sees it finds the line above in the log
 	r.notify(Acquired, false, "leads%s: %s", as(term), reason)
@@ -60,7 +64,11 @@ func (r *run) becomeDraining(ctx context.Context, term Term, cause error) {
 	r.showLeading(false) //nolint:contextcheck // nothing in it waits
 	r.countEnd(cause)
 	r.notifyEnd(term, cause)
-	klog.FromContext(ctx).Info("The term has ended", "reason", causeOf(cause), "cause", cause.Error(), "drainTimeout", r.cfg.EffectiveDrainTimeout())
+	message := "The term has ended"
+	if r.cfg.presence {
+		message = "Not present any more: all terms of this process end"
+	}
+	klog.FromContext(ctx).Info(message, "reason", causeOf(cause), "cause", cause.Error(), "drainTimeout", r.cfg.EffectiveDrainTimeout())
 }
 
 // becomeQuarantined: the work has not stopped in time. This process does not campaign, and does not release the lease,
