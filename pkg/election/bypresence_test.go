@@ -12,6 +12,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/electiontest"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 var byPresence = inMode(election.ByPresence{})
@@ -103,6 +104,27 @@ func TestTheStatusTellsOfThePresence(t *testing.T) {
 				t.Errorf("renewed %v ago for %v, without a leader for %v, cannot stand: %q", since, s.Duration, s.Leaderless, s.CannotStand)
 			}
 		}
+	})
+}
+
+// A presence is no leader: the metrics tell of the lease alone, however many processes there have been.
+func TestThereAreNoMetricsOfAPresence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore(leaseName)
+		r := start(t, store, nil, byPresence)
+		r.mustLead()
+		before := metric(t, "leader_election_slowpath_total")
+		r.client.Next(electiontest.Update, electiontest.Fault{Err: errRefused}) // the next renewal has to read first
+		time.Sleep(lease)
+		if leads, slow := gauge(t), metric(t, "leader_election_slowpath_total")-before; leads != 1 || slow != 1 {
+			t.Errorf("leads: %v, renewals that had to read first: %v", leads, slow)
+		}
+		for _, name := range append(store.Others(), leaseName+"-presence") {
+			if n := seriestest.Count("name", name); n != 0 {
+				t.Errorf("%d series of %s", n, name)
+			}
+		}
+		r.stop()
 	})
 }
 

@@ -145,7 +145,9 @@ func New(cfg Config) (*Elector, error) {
 	if err := e.share(); err != nil {
 		return nil, err
 	}
-	if !cfg.presence {
+	if cfg.presence {
+		hide(e)
+	} else {
 		show(e)
 	}
 	return e, nil

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,16 +144,42 @@ func (e *Elector) showFlag(gauge series.Gauge, flag *atomic.Bool, so bool) {
 	}
 }
 
-// shown has the latest Elector of each name in this process.
+// shown has the latest Elector of each name in this process, and under which names client-go keeps presences, with the
+// names of their elections.
 var shown = struct {
-	mu       sync.Mutex
-	electors map[string]*Elector
-}{electors: map[string]*Elector{}}
+	mu        sync.Mutex
+	electors  map[string]*Elector
+	presences map[string]string
+}{electors: map[string]*Elector{}, presences: map[string]string{}}
 
+// metricsName returns the name under which client-go's elector shows metrics. That of a presence is the same in all
+// processes and at any time, unlike that of its Lease: another provider of metrics than this package's may show it.
+func (c Config) metricsName() string {
+	if c.presence {
+		return c.election + "-presence"
+	}
+	return c.Name
+}
+
+// hide keeps a presence out of the metrics: it is no leader.
+func hide(e *Elector) {
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	shown.presences[e.cfg.metricsName()] = e.cfg.election
+}
+
+// isShown reports whether this package says itself whether this process leads under that name.
 func isShown(name string) bool {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
-	return shown.electors[name] != nil
+	return shown.electors[name] != nil || shown.presences[name] != ""
+}
+
+// electionOf returns the name of the election of a presence, and any other name as it is.
+func electionOf(name string) string {
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	return cmp.Or(shown.presences[name], name)
 }
 
 // ofShown returns a view of the Leases whose Electors are shown.
@@ -187,6 +214,6 @@ func (provider) Off(name string) {
 	}
 }
 
-func (provider) SlowpathExercised(name string) { slowpath.Inc(name) }
+func (provider) SlowpathExercised(name string) { slowpath.Inc(electionOf(name)) }
 
 var _ leaderelection.MetricsProvider = provider{}

@@ -57,7 +57,7 @@ func enterRunOrDie(ctx context.Context, l *lock) (claim, error) {
 		defer close(r.returned)
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock:          l,
-			Name:          l.cfg.Name,
+			Name:          l.cfg.metricsName(),
 			LeaseDuration: l.cfg.LeaseDuration,
 			RenewDeadline: l.cfg.RenewDeadline,
 			RetryPeriod:   l.cfg.RetryPeriod,
