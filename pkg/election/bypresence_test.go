@@ -114,7 +114,8 @@ func TestThereAreNoMetricsOfAPresence(t *testing.T) {
 		r := start(t, store, nil, byPresence)
 		r.mustLead()
 		before := metric(t, "leader_election_slowpath_total")
-		r.client.Next(electiontest.Update, electiontest.Fault{Err: errRefused}) // the next renewal has to read first
+		// the next renewal has to read first
+		r.client.Next(electiontest.Update, electiontest.Fault{Err: errRefused})
 		time.Sleep(lease)
 		if leads, slow := gauge(t), metric(t, "leader_election_slowpath_total")-before; leads != 1 || slow != 1 {
 			t.Errorf("leads: %v, renewals that had to read first: %v", leads, slow)

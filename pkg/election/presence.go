@@ -59,7 +59,7 @@ func (p *Presence) Run(ctx context.Context) {
 		a.sweep(ctx)
 	})
 	_ = p.elector.Run(ctx, p.last)
-	seen := p.seen()
+	seen := p.observe()
 	if seen.Lease == nil || seen.Holder() != "" { // it may still count
 		return
 	}
@@ -115,8 +115,8 @@ func (p *Presence) absent() <-chan struct{} {
 	return p.changed
 }
 
-// seen returns what was seen of this process's own presence.
-func (p *Presence) seen() lease.Observation {
+// observe returns what was seen of this process's own presence.
+func (p *Presence) observe() lease.Observation {
 	p.elector.mu.Lock()
 	view := p.elector.view
 	p.elector.mu.Unlock()

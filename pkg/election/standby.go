@@ -87,7 +87,7 @@ func (e *Elector) withPresence(seen lease.Observation, now time.Time) lease.Obse
 	case !seen.IsByPresence(), ours && e.presence == nil:
 		return seen
 	case ours:
-		return seen.KeptBy(e.presence.seen(), now)
+		return seen.KeptBy(e.presence.observe(), now)
 	}
 	owner, _ := e.ownerOfHolder(seen)
 	return seen.KeptBy(e.peer.lifeOf(owner), now)

@@ -203,7 +203,8 @@ func TestARangeIsHandedToWhomTheLeaderNames(t *testing.T) {
 	})
 }
 
-// What a process leaves that stops is led by others as soon as it is released: nobody waits until its presence has gone.
+// What a process leaves that stops is led by others as soon as it is released: nobody waits until its presence has
+// gone.
 func TestTheShareOfAProcessThatStopsIsTakenBeforeItsPresenceHasGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		processes, _ := four(t, electiontest.NewStore("group"))
