@@ -79,6 +79,7 @@ var hidden = map[string]string{
 	"Election.Client":                  "set by the server",
 	"Election.Detector":                "set by the server",
 	"Election.Notify":                  "set by the server",
+	"Election.Assigned":                "code; no flag sets it",
 	"Election.Changed":                 "set by the server",
 }
 

@@ -194,7 +194,7 @@ func (c *contract) deletionOfAnother(t *testing.T) {
 
 func (c *contract) staleDeletion(t *testing.T) {
 	older := c.latest.ResourceVersion
-	c.change(t, "c")
+	c.change(t, "later")
 	err := c.client.Delete(within(t), c.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.latest.UID, ResourceVersion: &older}})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("the answer is %v", err)
