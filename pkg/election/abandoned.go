@@ -5,7 +5,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -67,7 +66,7 @@ func (a *abandoned) look(ctx context.Context) error {
 		if now.Sub(was.since) < max(a.period, 2*durationOf(l)) {
 			continue
 		}
-		if err := a.delete(ctx, l); err != nil {
+		if err := a.api.For(l.Name).DeleteUnchanged(ctx, l); err != nil {
 			return err
 		}
 	}
@@ -76,15 +75,4 @@ func (a *abandoned) look(ctx context.Context) error {
 
 func durationOf(l *coordinationv1.Lease) time.Duration {
 	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
-}
-
-// delete deletes the Lease if nobody has written it since it was read.
-func (a *abandoned) delete(ctx context.Context, l *coordinationv1.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, a.api.Timeout)
-	defer cancel()
-	err := a.api.Client.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }

@@ -220,6 +220,9 @@ func TestAHolderThatRenewsIsNotSucceededByAStandbyWhoseWatchLags(t *testing.T) {
 				if terms := other.all(); len(terms) != 0 {
 					t.Errorf("the standby has led: %v", terms)
 				}
+				if cannot := other.elector.Status().CannotWrite; cannot != "" {
+					t.Errorf("its status says that it cannot write: %s", cannot)
+				}
 				other.client.HoldWatches(false)
 				other.stop()
 				leader.stop()

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
@@ -26,5 +29,7 @@ func (e *Elector) confirm(ctx context.Context, d decision) error {
 	case d.trigger == TriggerExpiry && read.Revision == d.seen.KeptAt():
 		return nil
 	}
-	return fmt.Errorf("%w: the presence of holder %q was renewed, and this process had not seen it yet", errNotAcquired, d.seen.Holder())
+	// like a compare-and-swap that fails: nothing is wrong, and nobody need be told
+	return apierrors.NewConflict(coordinationv1.Resource("leases"), e.api.Name,
+		fmt.Errorf("the presence of holder %q was renewed, and this process had not seen it yet", d.seen.Holder()))
 }

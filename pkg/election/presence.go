@@ -33,8 +33,12 @@ type present struct {
 	terms  sync.WaitGroup         // those that are held by it
 }
 
-// NewPresence returns a Presence that lasts while its Run does. cfg is that of its Electors: of Name, Mode, Priority,
-// Preempt, Notify and Changed it takes nothing. It returns the same errors as New.
+// NewPresence returns a Presence that lasts while its Run does. cfg is that of its Electors. Name is that of the
+// election, which the Lease of the presence tells. Mode, Priority, Preempt, Notify and Changed are ignored. It returns
+// the same errors as New.
+//
+// Once in four lease durations Run lists all Leases of the namespace, to delete what killed processes have left: the
+// namespace should not have very many.
 //
 // Its Detector tells the followers of this process how the presence is going, and is that of the Electors, too, which
 // then tell nothing.

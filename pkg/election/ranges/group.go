@@ -123,16 +123,11 @@ func (g *Group) Run(ctx context.Context, lead LeadFunc) error {
 
 // self describes this process to those that it follows.
 func (g *Group) self() election.Standby {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	own := g.electors[0].Names()
-	is := election.Standby{Replica: own.Replica, Instance: own.Instance, Mode: election.ByPresence{}.Name(), URL: g.cfg.URL}
-	for _, m := range g.members {
-		if m.instance == own.Instance {
-			is.Led = m.holder
-		}
+	present, _ := g.member(own.Instance)
+	return election.Standby{
+		Replica: own.Replica, Instance: own.Instance, Mode: election.ByPresence{}.Name(), URL: g.cfg.URL, Led: present.holder,
 	}
-	return is
 }
 
 // follow keeps up to date who is present, until ctx ends.

@@ -3,7 +3,10 @@
 //
 // A range is a part of all keys, by a hash of them. It has a Lease of its own, and a term of it is what a term is in
 // package election: all that holds of one lease holds of each. The process holds these leases by its presence
-// (election.ByPresence), and so renews one Lease, however many ranges it leads.
+// (election.ByPresence), and so renews one Lease, however many ranges it leads. It watches all Leases of the namespace,
+// which should have few others.
+//
+// The package is in no release yet, and its API may change.
 package ranges
 
 import "hash/fnv"

@@ -66,9 +66,18 @@ func isApplied(entry metav1.ManagedFieldsEntry) bool {
 // Delete deletes the Lease if it has that uid. It goes on after the end of ctx, as Create does. It returns nil if there
 // is no such Lease.
 func (a API) Delete(ctx context.Context, uid types.UID) error {
+	return a.deleteIf(ctx, &metav1.Preconditions{UID: &uid})
+}
+
+// DeleteUnchanged does what Delete does, if nobody has written the Lease since it was read.
+func (a API) DeleteUnchanged(ctx context.Context, read *coordinationv1.Lease) error {
+	return a.deleteIf(ctx, &metav1.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
+}
+
+func (a API) deleteIf(ctx context.Context, so *metav1.Preconditions) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Timeout)
 	defer cancel()
-	err := a.Client.Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := a.Client.Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: so})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
