@@ -111,10 +111,12 @@ type Config struct {
 	// Changed, if set, is called when the Lease shows another holder, or none any more. It must not block.
 	Changed func()
 
+	// Election is the name of the election of which this lease is one of many, such as the leases of ranges.
+	// Metrics then show the election, and not each lease, and a Presence tells it. Empty: Name.
+	Election string
+
 	// unelected is set by NewUnelected, and presence by NewPresence.
 	unelected, presence bool
-	// election is the Name that NewPresence was given.
-	election string
 }
 
 // DefaultConfig returns the timings that Kubernetes components use. Namespace, Name and Client are not set.

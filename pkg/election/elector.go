@@ -44,9 +44,10 @@ type Elector struct {
 	running     atomic.Bool
 	// standsBy is true while this process stands by, and so can succeed a leader.
 	standsBy atomic.Bool
-	// otherMode and unaccounted are what the metrics of these names show.
-	otherMode, unaccounted atomic.Bool
-	born                   time.Time
+	// What the metrics of these names show.
+	leading, quarantined, otherMode, unaccounted atomic.Bool
+
+	born time.Time
 
 	mu    sync.Mutex
 	state state

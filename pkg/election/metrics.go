@@ -2,6 +2,7 @@ package election
 
 import (
 	"cmp"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ import (
 // replica that never led, and leaves the gauge at 1 when a term is ended between two renewals. If the program has given
 // client-go another provider of metrics, that one's gauge is kept right, too: see foreign.go.
 var (
-	leading  = series.NewGauge("leader_election_master_status", "1 while the reporting process leads under the Lease of this name, otherwise 0. Please make sure to group by name.", "name")
+	leading  = series.NewGauge("leader_election_master_status", "1 while the reporting process leads under the Lease of this name, otherwise 0; of an election by ranges, how many of them it leads. Please make sure to group by name.", "name")
 	slowpath = series.NewCounter("leader_election_slowpath_total",
 		"How often a renewal of the Lease of this name had to read it first, because a write had failed. Please make sure to group by name.", "name")
 	termsStarted = series.NewCounter("regent_election_terms_started_total", "Terms that this process has begun.", "name")
@@ -37,13 +38,13 @@ var (
 		ofShown(func(e *Elector) float64 {
 			_, epoch, _ := e.observe(time.Now())
 			return float64(epoch)
-		}), "name")
+		}, func(a, b float64) float64 { return a + b }), "name")
 	_ = series.NewGaugeView("regent_election_seconds_without_leader",
 		"For how long this process has known nobody who holds an unexpired lease and is accounted for; 0 while it does.",
 		ofShown(func(e *Elector) float64 {
 			_, _, leaderless := e.observe(time.Now())
 			return leaderless.Seconds()
-		}), "name")
+		}, math.Max), "name")
 )
 
 // causes are the values of the label cause. What somebody asked for is another one than what the leader did itself.
@@ -54,14 +55,14 @@ const onRequest Cause = "on request"
 // countTerm counts a term that begins.
 func (e *Elector) countTerm() {
 	if !e.cfg.presence {
-		termsStarted.Inc(e.cfg.Name)
+		termsStarted.Inc(e.cfg.series())
 	}
 }
 
 // countDrain counts for how long the work of a term went on after its end.
 func (e *Elector) countDrain(lasted time.Duration) {
 	if !e.cfg.presence {
-		drainSeconds.Observe(lasted.Seconds(), e.cfg.Name)
+		drainSeconds.Observe(lasted.Seconds(), e.cfg.series())
 	}
 }
 
@@ -74,36 +75,45 @@ func (e *Elector) countEnd(cause error) {
 	if requested(cause) {
 		label = onRequest
 	}
-	termsEnded.Inc(e.cfg.Name, string(label))
+	termsEnded.Inc(e.cfg.series(), string(label))
 }
+
+// series returns the name under which the metrics show the lease: those of one election are shown as one.
+func (c Config) series() string { return cmp.Or(c.Election, c.Name) }
 
 // show creates the series of an elector.
 func show(e *Elector) {
-	name := e.cfg.Name
+	name := e.cfg.series()
 	e.showLeading(false)
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
-	quarantine.Set(0, name)
-	e.showOtherMode(false)
-	e.showUnaccounted(false)
+	quarantine.Add(0, name)
+	otherMode.Add(0, name)
+	unaccounted.Add(0, name)
 	slowpath.Show(name)
 	termsStarted.Show(name)
 	for _, cause := range causes {
 		termsEnded.Show(name, string(cause))
 	}
 	drainSeconds.Show(name)
-	leading.Set(0, name)
-	shown.electors[name] = e
+	if shown.electors[name] == nil {
+		shown.electors[name] = map[string]*Elector{}
+	}
+	shown.electors[name][e.cfg.Name] = e
 }
 
-// Close removes the series of this Elector's Lease from the metrics, unless a later Elector of that name shows them. It
-// is for a program whose elections come and go, such as one that has an Elector for each of its tenants; others need
-// not call it. Run must have returned, and must not be called again.
+// Close removes the series of this Elector's Lease from the metrics, unless a later Elector of that name shows them, or
+// another one of the same election. It is for a program whose elections come and go, such as one that has an Elector
+// for each of its tenants; others need not call it. Run must have returned, and must not be called again.
 func (e *Elector) Close() {
-	name := e.cfg.Name
+	name := e.cfg.series()
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
-	if shown.electors[name] != e {
+	if shown.electors[name][e.cfg.Name] != e {
+		return
+	}
+	delete(shown.electors[name], e.cfg.Name)
+	if len(shown.electors[name]) > 0 {
 		return
 	}
 	delete(shown.electors, name)
@@ -115,48 +125,67 @@ func (e *Elector) Close() {
 	}
 }
 
-// showQuarantine shows whether work of the last term has not stopped.
-func (e *Elector) showQuarantine(so bool) {
-	if !e.cfg.presence {
-		quarantine.Flag(so, e.cfg.Name)
-	}
-}
-
-// showLeading shows whether this process leads. A Presence is no leader.
+// showLeading shows whether this process leads. A Presence is no leader. Another provider of metrics is told once of
+// all leases of an election.
 func (e *Elector) showLeading(so bool) {
 	if e.cfg.presence {
 		return
 	}
-	leading.Flag(so, e.cfg.Name)
-	if foreignProvider(e.cfg.Name) {
-		tellProvider(e.cfg.Name, so) //nolint:contextcheck // nothing in it waits
+	telling.Lock()
+	defer telling.Unlock()
+	leases, changed := e.showFlag(leading, &e.leading, so)
+	name := e.cfg.series()
+	first := so && leases == 1 || !so && leases == 0
+	if (changed && first || !isShown(name)) && foreignProvider(name) {
+		tellProvider(name, so) //nolint:contextcheck // nothing in it waits
 	}
 }
+
+// telling keeps what another provider of metrics is told in the order in which it happened.
+var telling sync.Mutex
+
+// showQuarantine shows whether work of the last term has not stopped.
+func (e *Elector) showQuarantine(so bool) { e.showFlag(quarantine, &e.quarantined, so) }
 
 // showOtherMode and showUnaccounted show what people were told of why this process does not lead.
 func (e *Elector) showOtherMode(so bool)   { e.showFlag(otherMode, &e.otherMode, so) }
 func (e *Elector) showUnaccounted(so bool) { e.showFlag(unaccounted, &e.unaccounted, so) }
 
-func (e *Elector) showFlag(gauge series.Gauge, flag *atomic.Bool, so bool) {
-	flag.Store(so)
-	if !e.cfg.presence {
-		gauge.Flag(so, e.cfg.Name)
+// showTold shows what people have been told.
+func (e *Elector) showTold(told announcements) {
+	e.showOtherMode(told.mode != "")
+	e.showUnaccounted(told.holder != "")
+}
+
+// showFlag shows for how many leases of the election something is so. It returns that number, and whether it has
+// changed.
+func (e *Elector) showFlag(gauge series.Gauge, flag *atomic.Bool, so bool) (leases float64, changed bool) {
+	changed = flag.Swap(so) != so
+	switch {
+	case e.cfg.presence:
+		return 0, false
+	case !changed:
+		return gauge.Add(0, e.cfg.series()), false
+	case so:
+		return gauge.Add(1, e.cfg.series()), true
+	default:
+		return gauge.Add(-1, e.cfg.series()), true
 	}
 }
 
-// shown has the latest Elector of each name in this process, and under which names client-go keeps presences, with the
-// names of their elections.
+// shown has the latest Elector of each Lease in this process, by the names of the election and of the Lease, and under
+// which names client-go keeps presences, with the names of their elections.
 var shown = struct {
 	mu        sync.Mutex
-	electors  map[string]*Elector
+	electors  map[string]map[string]*Elector
 	presences map[string]string
-}{electors: map[string]*Elector{}, presences: map[string]string{}}
+}{electors: map[string]map[string]*Elector{}, presences: map[string]string{}}
 
 // metricsName returns the name under which client-go's elector shows metrics. That of a presence is the same in all
 // processes and at any time, unlike that of its Lease: another provider of metrics than this package's may show it.
 func (c Config) metricsName() string {
 	if c.presence {
-		return c.election + "-presence"
+		return c.Election + "-presence"
 	}
 	return c.Name
 }
@@ -165,7 +194,7 @@ func (c Config) metricsName() string {
 func hide(e *Elector) {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
-	shown.presences[e.cfg.metricsName()] = e.cfg.election
+	shown.presences[e.cfg.metricsName()] = e.cfg.Election
 }
 
 // isShown reports whether this package says itself whether this process leads under that name.
@@ -182,13 +211,17 @@ func electionOf(name string) string {
 	return cmp.Or(shown.presences[name], name)
 }
 
-// ofShown returns a view of the Leases whose Electors are shown.
-func ofShown(value func(*Elector) float64) func(show func(float64, ...string)) {
+// ofShown returns a view of the elections whose Electors are shown: joined makes one value of those of their leases.
+func ofShown(value func(*Elector) float64, joined func(a, b float64) float64) func(show func(float64, ...string)) {
 	return func(show func(float64, ...string)) {
 		shown.mu.Lock()
 		defer shown.mu.Unlock()
-		for name, e := range shown.electors {
-			show(value(e), name)
+		for name, electors := range shown.electors {
+			all := 0.0
+			for _, e := range electors {
+				all = joined(all, value(e))
+			}
+			show(all, name)
 		}
 	}
 }

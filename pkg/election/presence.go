@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -44,7 +45,7 @@ type present struct {
 // then tell nothing.
 func NewPresence(cfg Config) (*Presence, error) {
 	cfg.Mode, cfg.Priority, cfg.Preempt, cfg.Notify, cfg.Changed = Renewed{}, 0, false, nil, nil
-	cfg.presence, cfg.election = true, cfg.Name
+	cfg.presence, cfg.Election = true, cmp.Or(cfg.Election, cfg.Name)
 	elector, err := New(cfg)
 	if err != nil {
 		return nil, err

@@ -93,8 +93,7 @@ func (e *Elector) tellOfUnproved(ctx context.Context, d decision) {
 // tellNothing withdraws what people were told of why this process does not lead, because it leads now.
 func (r *run) tellNothing() {
 	r.memory.told = announcements{exhausted: r.memory.told.exhausted}
-	r.showOtherMode(false)
-	r.showUnaccounted(false)
+	r.showTold(r.memory.told)
 }
 
 // forget returns the command by which an operator declares the holder's process dead.

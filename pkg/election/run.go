@@ -65,6 +65,7 @@ func (r *run) introduce(ctx context.Context) {
 // start starts what lasts as long as Run. It returns a function that ends and joins that.
 func (r *run) start(ctx context.Context) (stop func()) {
 	r.memory.told = r.past.told
+	r.showTold(r.memory.told)
 	r.mu.Lock()
 	r.state = standingBy
 	r.view, r.peer = lease.NewView(klog.FromContext(ctx), r.identities.ours), newPeer()
@@ -95,6 +96,7 @@ func (r *run) start(ctx context.Context) (stop func()) {
 			r.processLock.leave(r.past.unsure)
 		}
 		r.past.told, r.past.pace = r.memory.told, r.pace
+		r.showTold(announcements{})
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.state = stopped

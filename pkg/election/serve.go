@@ -56,10 +56,10 @@ func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 func (e *Elector) self(identity string) lease.Presence {
 	p := lease.Presence{
 		Holder: identity, Replica: e.cfg.Replica, Instance: e.cfg.Instance, BootID: e.processLock.bootID, Fencing: lease.Unfenced, ElectionMode: e.cfg.Mode.Name(),
-		Priority: e.cfg.Priority, URL: e.cfg.URL, Election: e.cfg.election,
+		Priority: e.cfg.Priority, URL: e.cfg.URL,
 	}
 	if e.cfg.presence {
-		p.Weight = e.cfg.Weight
+		p.Election, p.Weight = e.cfg.Election, e.cfg.Weight
 	}
 	if e.cfg.Fenced {
 		p.Fencing = lease.Fenced

@@ -18,7 +18,7 @@ import (
 // Config describes the ranges, and how this process stands for election in each.
 type Config struct {
 	// Election is what all ranges have in common. Name is the name of the election: the Lease of range k is
-	// <Name>-<k>. Mode, Assigned and Changed are set by New; Priority and Preempt must not be set.
+	// <Name>-<k>. Mode, Election, Assigned and Changed are set by New; Priority and Preempt must not be set.
 	Election election.Config
 	// Ranges is how many ranges there are. All processes must have the same number.
 	Ranges int
@@ -72,7 +72,7 @@ func New(cfg Config) (*Group, error) {
 	if g.presence, err = election.NewPresence(each); err != nil {
 		return nil, err
 	}
-	each.Mode = election.ByPresence{Presence: g.presence}
+	each.Mode, each.Election = election.ByPresence{Presence: g.presence}, cfg.Election.Name
 	if each.Detector != nil && each.Detection != election.DetectOff {
 		g.contacts = &contacts{Detector: each.Detector, is: g.self, heard: g.reassign}
 		each.Detector = g.contacts
@@ -93,27 +93,30 @@ func New(cfg Config) (*Group, error) {
 func (g *Group) Elector(k int) *election.Elector { return g.electors[k] }
 
 // Run calls lead for each term of each range, of one range after the other, and of different ranges at the same time,
-// until ctx ends or lead asks to exit. It returns what the first Elector returns: see election.Elector.Run, also for
-// what must go on after the end of ctx. By then everything that it started has ended.
+// until ctx ends or lead asks to exit. Then the terms end one after the other, within a retry period, so that each
+// range has a leader until its turn comes. Run returns what the first Elector returns: see election.Elector.Run, also
+// for what must go on after the end of ctx, which here takes a retry period more. By then everything that it started
+// has ended.
 func (g *Group) Run(ctx context.Context, lead LeadFunc) error {
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	present, leave := context.WithCancel(beside)
-	var watching, presence, elections sync.WaitGroup
+	var watching, presence, balancing sync.WaitGroup
 	watching.Go(func() { g.leases.run(beside, g.cfg.Name) })
 	watching.Go(func() { g.follow(beside) })
 	presence.Go(func() { g.presence.Run(present) })
 	ctx, exit := context.WithCancelCause(ctx)
 	defer exit(nil)
+	var contests []contest
 	for k, elector := range g.electors {
-		elections.Go(func() {
-			exit(elector.Run(ctx, func(ctx context.Context, term election.Term) error { return lead(ctx, k, term) }))
-		})
+		contests = append(contests, begin(beside, elector, func(ctx context.Context, term election.Term) error { return lead(ctx, k, term) }, exit))
 	}
-	balancing, stop := context.WithCancel(ctx)
-	elections.Go(func() { g.balance(balancing) })
+	balancing.Go(func() { g.balance(ctx) })
 	<-ctx.Done()
-	stop()
-	elections.Wait()
+	balancing.Wait()
+	endAll(contests, context.Cause(ctx), g.cfg.RetryPeriod)
+	for _, c := range contests {
+		<-c.ended
+	}
 	leave()
 	presence.Wait()
 	end()

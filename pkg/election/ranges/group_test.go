@@ -37,8 +37,8 @@ type process struct {
 	terms map[int]int
 }
 
-// join starts a process on a store of n ranges.
-func join(t *testing.T, store *electiontest.Store, name string, n int, change ...func(*election.Config)) *process {
+// newProcess makes a process on a store of n ranges.
+func newProcess(t *testing.T, store *electiontest.Store, name string, n int, change ...func(*election.Config)) *process {
 	t.Helper()
 	p := &process{t: t, name: name, client: store.Client(), ended: make(chan error, 1), leads: map[int]time.Time{}, terms: map[int]int{}}
 	cfg := election.DefaultConfig()
@@ -50,10 +50,22 @@ func join(t *testing.T, store *electiontest.Store, name string, n int, change ..
 	if p.Group, err = New(Config{Election: cfg, Ranges: n}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := context.WithCancelCause(t.Context())
-	p.end = end
-	go func() { p.ended <- p.Run(ctx, p.lead) }()
 	return p
+}
+
+// join starts a process on a store of n ranges.
+func join(t *testing.T, store *electiontest.Store, name string, n int, change ...func(*election.Config)) *process {
+	t.Helper()
+	p := newProcess(t, store, name, n, change...)
+	p.run(p.lead)
+	return p
+}
+
+// run starts the process.
+func (p *process) run(lead LeadFunc) {
+	ctx, end := context.WithCancelCause(p.t.Context())
+	p.end = end
+	go func() { p.ended <- p.Run(ctx, lead) }()
 }
 
 func (p *process) lead(ctx context.Context, k int, _ election.Term) error {
@@ -190,18 +202,8 @@ func TestARangeThatComesBackIsMovedLessAndLessOften(t *testing.T) {
 		store := electiontest.NewStore("group")
 		a := join(t, store, "a", 4)
 		time.Sleep(moment)
-		b := &process{t: t, name: "b", client: store.Client(), ended: make(chan error, 1)}
-		cfg := election.DefaultConfig()
-		cfg.Namespace, cfg.Name, cfg.Replica, cfg.Instance, cfg.Client = "kube-system", "group", "b", "b_1", b.client
-		var err error
-		if b.Group, err = New(Config{Election: cfg, Ranges: 4}); err != nil {
-			t.Fatal(err)
-		}
-		ctx, end := context.WithCancelCause(t.Context())
-		b.end = end
-		go func() {
-			b.ended <- b.Run(ctx, func(context.Context, int, election.Term) error { return errors.New("cannot") })
-		}()
+		b := newProcess(t, store, "b", 4)
+		b.run(func(context.Context, int, election.Term) error { return errors.New("cannot") })
 		time.Sleep(2 * time.Hour)
 		a.mu.Lock()
 		most := slices.Max(slices.Collect(maps.Values(a.terms)))

@@ -27,6 +27,7 @@ type sighting struct {
 // member is a process that is present.
 type member struct {
 	instance, replica string
+	url               string // where it can be reached
 	holder            string // its holder identity
 	contact           election.Contact
 	weight            int
@@ -51,7 +52,7 @@ func (r *roster) look(all map[string]*coordinationv1.Lease, now time.Time) map[s
 			lasts = r.fallback
 		}
 		m := member{
-			instance: p.Instance, replica: p.Replica, holder: p.Holder, contact: election.Contact(p.Contact),
+			instance: p.Instance, replica: p.Replica, url: p.URL, holder: p.Holder, contact: election.Contact(p.Contact),
 			weight: max(1, p.Weight), until: s.since.Add(lasts),
 		}
 		if now.Before(m.until) {

@@ -86,9 +86,13 @@ func (g Gauge) Set(value float64, values ...string) {
 	g.change(values, func(s *Sample) { s.Value = value })
 }
 
-// Add adds to the series with these values of the labels.
-func (g Gauge) Add(delta float64, values ...string) {
-	g.change(values, func(s *Sample) { s.Value += delta })
+// Add adds to the series with these values of the labels, and returns its value.
+func (g Gauge) Add(delta float64, values ...string) (sum float64) {
+	g.change(values, func(s *Sample) {
+		s.Value += delta
+		sum = s.Value
+	})
+	return sum
 }
 
 // Flag sets the series to 1 or 0.
