@@ -81,6 +81,7 @@ var hidden = map[string]string{
 	"Election.Notify":                  "set by the server",
 	"Election.Assigned":                "code; no flag sets it",
 	"Election.Changed":                 "set by the server",
+	"Election.Election":                "never set",
 }
 
 // ServeHTTP implements http.Handler.

@@ -2,10 +2,12 @@ package detect
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/internal/series/seriestest"
 )
 
 func TestAContactSaysWhenTheLeaderWasLastHeard(t *testing.T) {
@@ -51,4 +53,39 @@ func TestAContactSaysWhenTheLeaderWasLastHeard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of several contacts the metrics show how many are in each state: those that break off leave the others' as they are.
+func TestTheMetricsCountContacts(t *testing.T) {
+	one, two := open(t, "one", "127.0.0.1:0"), open(t, "two", "127.0.0.1:0")
+	d := newDetector(t, "of-several", "127.0.0.1:0")
+	t.Cleanup(d.Close)
+	d.secret = shardSecret
+	named := func(f *follower) { f.Detector = d }
+	contacts := func(s state) float64 {
+		return seriestest.Value(t, "regent_failure_detection_contact", d.cfg.Name, string(s))
+	}
+	must := func(want map[state]float64) {
+		t.Helper()
+		waitFor(t, fmt.Sprintf("contacts %v", want), func() bool {
+			for _, s := range states {
+				if contacts(s) != want[s] {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	must(map[state]float64{idle: 1})
+	follow(t, one.Contact(), named)
+	second := follow(t, two.Contact(), named)
+	must(map[state]float64{alive: 2})
+	lost := follow(t, election.Contact{}, named)
+	must(map[state]float64{alive: 2, absent: 1})
+	second.stop()
+	<-second.ended
+	must(map[state]float64{alive: 1, absent: 1})
+	lost.stop()
+	one.Close()
+	must(map[state]float64{dead: 1})
 }

@@ -101,7 +101,7 @@ type Detector struct {
 	fingerprint   string
 	confirmations chan election.Confirmation
 	patience      patience
-	// following is the call of Follow that runs; nil: this process follows nobody.
+	// following is the latest call of Follow that runs; nil: this process follows nobody.
 	following *atomic.Pointer[following]
 
 	// Set by Open.

@@ -20,18 +20,18 @@ import (
 
 // Follow keeps a stream to the leader until ctx ends, and dials again whenever the stream breaks.
 func (d *Detector) Follow(ctx context.Context, leader election.Contact, follower election.Follower) {
-	defer setState(d.cfg.Name, idle)
-	defer showPatience(d.cfg.Name, 0)
+	f := &following{d: d, leader: leader, follower: follower, asked: make(chan string, 1), quiet: quiet{pulse: d.cfg.Interval / pulses}}
+	defer f.hideState()
 	if leader == (election.Contact{}) {
-		setState(d.cfg.Name, absent)
-		d.following.Store(&following{d: d, state: absent})
-		defer d.following.Store(nil)
+		f.state = absent
+		f.showState(absent)
+	}
+	d.following.Store(f)
+	defer d.following.CompareAndSwap(f, nil)
+	if f.state == absent {
 		<-ctx.Done()
 		return
 	}
-	f := &following{d: d, leader: leader, follower: follower, asked: make(chan string, 1), quiet: quiet{pulse: d.cfg.Interval / pulses}}
-	d.following.Store(f)
-	defer d.following.Store(nil)
 	f.run(ctx)
 }
 

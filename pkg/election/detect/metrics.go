@@ -31,7 +31,7 @@ var states = []state{idle, absent, connecting, alive, silent, dead, unreachable,
 
 var (
 	contact = series.NewGauge("regent_failure_detection_contact",
-		"1 for the state of this process's contact with the process of the leader under the Lease of this name, 0 for all other states. "+
+		"1 for the state of this process's contact with the process of the leader under the Lease of this name, 0 for all other states; of an election by ranges, how many contacts are in each state. "+
 			"While the state is absent, unreachable, refused, untrusted or unauthorized, a leader that crashes is succeeded only when its lease has expired.", "name", "state")
 	failures = series.NewCounter("regent_failure_detection_failures_total",
 		"Failed attempts to make contact with a leader's process that had not answered before, by reason.", "name", "reason")
@@ -44,17 +44,24 @@ var (
 			"(they took too long) or crowded (there were too many of them).", "name", "reason")
 )
 
-// shown counts the Detectors that show series, by the name of the Lease.
+// shown has what is shown of each Lease by its Detectors.
 var shown = struct {
 	mu    sync.Mutex
-	names map[string]int
-}{names: map[string]int{}}
+	names map[string]*contacts
+}{names: map[string]*contacts{}}
+
+// contacts are those of the Detectors of one Lease. A leader of ranges has one with each other process.
+type contacts struct {
+	detectors int
+	states    map[*following]state
+}
 
 // hide removes the series of a Detector, unless another one of that name shows them.
 func hide(name string) {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
-	if shown.names[name]--; shown.names[name] > 0 {
+	c := shown.names[name]
+	if c.detectors--; c.detectors > 0 {
 		return
 	}
 	delete(shown.names, name)
@@ -81,8 +88,11 @@ var (
 func show(name string) {
 	shown.mu.Lock()
 	defer shown.mu.Unlock()
-	shown.names[name]++
-	setState(name, idle)
+	if shown.names[name] == nil {
+		shown.names[name] = &contacts{states: map[*following]state{}}
+	}
+	shown.names[name].detectors++
+	shown.names[name].show(name)
 	for _, reason := range notMade {
 		failures.Show(name, string(reason))
 	}
@@ -97,8 +107,41 @@ func showPatience(name string, allowed time.Duration) {
 	allowedSilence.Set(allowed.Seconds(), name)
 }
 
-func setState(name string, now state) {
+// showState shows the state of a contact.
+func (f *following) showState(now state) {
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	if c := shown.names[f.d.cfg.Name]; c != nil {
+		c.states[f] = now
+		c.show(f.d.cfg.Name)
+	}
+}
+
+// hideState shows that there is no contact any more.
+func (f *following) hideState() {
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	c := shown.names[f.d.cfg.Name]
+	if c == nil {
+		return
+	}
+	delete(c.states, f)
+	c.show(f.d.cfg.Name)
+	if len(c.states) == 0 {
+		showPatience(f.d.cfg.Name, 0)
+	}
+}
+
+// show shows how many contacts are in each state. The caller holds shown.mu.
+func (c *contacts) show(name string) {
+	counts := map[state]int{}
+	for _, s := range c.states {
+		counts[s]++
+	}
+	if len(c.states) == 0 {
+		counts[idle] = 1
+	}
 	for _, s := range states {
-		contact.Flag(s == now, name, string(s))
+		contact.Set(float64(counts[s]), name, string(s))
 	}
 }

@@ -35,7 +35,7 @@ func (f *following) hasAnswered() bool {
 func (f *following) become(s state, news election.News) {
 	if f.state != s {
 		f.state = s
-		setState(f.d.cfg.Name, s)
+		f.showState(s)
 	}
 	if news != f.news {
 		f.news = news
