@@ -91,7 +91,7 @@ var layers = []struct {
 	{"pkg/election/internal/*", nil},
 	{"pkg/election/etcdfence", []string{"pkg/election/fence"}},
 	{"pkg/election/join", []string{"pkg/election", "pkg/election/internal/undone"}},
-	{"pkg/election/ranges", []string{"pkg/election", "pkg/election/internal/lease"}},
+	{"pkg/election/ranges", []string{"pkg/election", "pkg/election/internal/lease", "pkg/election/internal/share"}},
 	{"pkg/election/perterm", []string{"pkg/election", "pkg/election/fence", "pkg/election/internal/undone", "pkg/election/join"}},
 	{"pkg/election/control", nil},
 	{"pkg/election/control/loop", []string{"pkg/election/control"}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/internal/lease"
+	"github.com/regent-project/regent/pkg/election/internal/share"
 )
 
 // Config describes the ranges, and how this process stands for election in each.
@@ -201,7 +202,7 @@ func (g *Group) reassign() {
 			holders[k] = ""
 		}
 	}
-	assigned := assign(holders, weights)
+	assigned := share.Assign(holders, weights)
 	if slices.Equal(assigned, g.assigned) {
 		return
 	}

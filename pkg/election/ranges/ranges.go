@@ -9,12 +9,8 @@
 // The package is in no release yet, and its API may change.
 package ranges
 
-import "hash/fnv"
+import "github.com/regent-project/regent/pkg/election/internal/share"
 
 // Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1. The result is the same in all
 // processes and versions.
-func Of(key string, n int) int {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(key))
-	return int(mixed(h.Sum64()) % uint64(n))
-}
+func Of(key string, n int) int { return share.Of(key, n) }

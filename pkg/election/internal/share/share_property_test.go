@@ -1,4 +1,4 @@
-package ranges
+package share
 
 import (
 	"maps"
@@ -37,7 +37,7 @@ func countEach(assigned []string) map[string]int {
 func TestEachReplicaGetsItsShareAndKeepsIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := situations.Draw(t, "situation")
-		assigned, total := assign(s.holders, s.replicas), 0
+		assigned, total := Assign(s.holders, s.replicas), 0
 		for _, weight := range s.replicas {
 			total += weight
 		}
@@ -66,10 +66,10 @@ func TestEachReplicaGetsItsShareAndKeepsIt(t *testing.T) {
 		if moved != surplus {
 			t.Errorf("%d ranges of those who are there move, %d have to", moved, surplus)
 		}
-		if again := assign(assigned, s.replicas); !slices.Equal(again, assigned) {
+		if again := Assign(assigned, s.replicas); !slices.Equal(again, assigned) {
 			t.Errorf("decided again it is %v, before %v", again, assigned)
 		}
-		if others := assign(slices.Clone(s.holders), maps.Clone(s.replicas)); !slices.Equal(others, assigned) {
+		if others := Assign(slices.Clone(s.holders), maps.Clone(s.replicas)); !slices.Equal(others, assigned) {
 			t.Errorf("another decides %v, this one %v", others, assigned)
 		}
 	})
@@ -83,16 +83,16 @@ func TestOnlyTheShareOfWhoComesOrGoesMoves(t *testing.T) {
 		for replica := range s.replicas {
 			s.replicas[replica] = 1
 		}
-		before := assign(s.holders, s.replicas)
+		before := Assign(s.holders, s.replicas)
 		s.replicas["new"] = 1
-		with := assign(before, s.replicas)
+		with := Assign(before, s.replicas)
 		for k := range before {
 			if with[k] != before[k] && with[k] != "new" {
 				t.Errorf("range %d moves from %s to %s because another came", k, before[k], with[k])
 			}
 		}
 		delete(s.replicas, "new")
-		without := assign(with, s.replicas)
+		without := Assign(with, s.replicas)
 		for k := range with {
 			if without[k] != with[k] && with[k] != "new" {
 				t.Errorf("range %d moves from %s to %s because another went", k, with[k], without[k])

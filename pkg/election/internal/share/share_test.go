@@ -1,4 +1,4 @@
-package ranges
+package share
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 // What a replica leaves is spread over all others.
 func TestTheRangesOfWhoGoesAreSpread(t *testing.T) {
 	replicas := map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}
-	before := assign(make([]string, 64), replicas)
+	before := Assign(make([]string, 64), replicas)
 	delete(replicas, "a")
 	gets := map[string]int{}
-	for k, replica := range assign(before, replicas) {
+	for k, replica := range Assign(before, replicas) {
 		if before[k] == "a" {
 			gets[replica]++
 		}
@@ -26,8 +26,8 @@ func TestTheRangesOfWhoGoesAreSpread(t *testing.T) {
 // Two who do not see the same others agree about most ranges all the same.
 func TestWhoSeesOneMoreDecidesMostlyTheSame(t *testing.T) {
 	free := make([]string, 64)
-	four := assign(free, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1})
-	three := assign(free, map[string]int{"a": 1, "b": 1, "c": 1})
+	four := Assign(free, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1})
+	three := Assign(free, map[string]int{"a": 1, "b": 1, "c": 1})
 	same, of := 0, 0
 	for k, replica := range four {
 		if replica != "d" {
@@ -43,7 +43,7 @@ func TestWhoSeesOneMoreDecidesMostlyTheSame(t *testing.T) {
 }
 
 func TestNobodyIsAssignedWhereNobodyIs(t *testing.T) {
-	if assigned := assign([]string{"a", ""}, nil); assigned != nil {
+	if assigned := Assign([]string{"a", ""}, nil); assigned != nil {
 		t.Errorf("assigned %v", assigned)
 	}
 }

@@ -1,4 +1,6 @@
-package ranges
+// Package share decides to which range a key belongs, and who should lead which range. Its functions are pure, and
+// their results are the same in all processes and versions.
+package share
 
 import (
 	"cmp"
@@ -8,7 +10,14 @@ import (
 	"strconv"
 )
 
-// assign says who should lead each range. holders are who leads them now, in order; empty: nobody does. replicas are
+// Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1.
+func Of(key string, n int) int {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return int(mixed(h.Sum64()) % uint64(n))
+}
+
+// Assign says who should lead each range. holders are who leads them now, in order; empty: nobody does. replicas are
 // those that can lead, with their weights, which are at least 1. The result has a replica for each range, and depends
 // on the arguments alone; it is nil without replicas.
 //
@@ -16,7 +25,7 @@ import (
 // than its share keeps it, and whoever leads more gives away as few as possible. Which ranges go where is decided by
 // rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998), so what a
 // replica leaves is spread over all others.
-func assign(holders []string, replicas map[string]int) []string {
+func Assign(holders []string, replicas map[string]int) []string {
 	if len(replicas) == 0 {
 		return nil
 	}
