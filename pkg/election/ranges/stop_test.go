@@ -72,7 +72,7 @@ func TestARangeIsLedElsewhereWhileTheProcessThatLeftItStillStops(t *testing.T) {
 		time.Sleep(moment)
 		b := join(t, store, "b", n)
 		time.Sleep(lasts / 2) // it is present, and gets nothing yet
-		go a.end(errDone)
+		a.end(errDone)
 		time.Sleep(drains / 2) // between the ends of two terms
 		for i := range n {
 			time.Sleep(drains)
