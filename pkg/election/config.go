@@ -40,8 +40,8 @@ type Config struct {
 	Priority int32
 	Preempt  bool
 	// Weight is how large a share of many leases this process should hold, beside others. Only package ranges looks
-	// at it. 0 means 1.
-	Weight int
+	// at it. 0 means 1. Ranges is how many ranges this process wants, which package ranges sets.
+	Weight, Ranges int
 	// ForgetCommand is the command that an operator types, followed by the name of a process (Config.Instance), to
 	// declare it dead while it holds the lease for life. Events and logs quote it, in every mode. Empty: they
 	// quote a kubectl command.

@@ -59,7 +59,7 @@ func (e *Elector) self(identity string) lease.Presence {
 		Priority: e.cfg.Priority, URL: e.cfg.URL,
 	}
 	if e.cfg.presence {
-		p.Election, p.Weight = e.cfg.Election, e.cfg.Weight
+		p.Election, p.Weight, p.Ranges = e.cfg.Election, e.cfg.Weight, e.cfg.Ranges
 	}
 	if e.cfg.Fenced {
 		p.Fencing = lease.Fenced

@@ -27,43 +27,41 @@ const (
 
 // balance gives away, until ctx ends, what others should lead: one range after the other, when the assignment has not
 // changed for a lease duration. What comes back was not wanted: it stays twice as long each time.
-func (g *Group) balance(ctx context.Context) {
-	settled := time.NewTimer(g.cfg.LeaseDuration)
+func (d *division) balance(ctx context.Context) {
+	settled := time.NewTimer(d.group.cfg.LeaseDuration)
 	defer settled.Stop()
 	for {
-		g.mu.Lock()
-		changed := g.changed
-		g.mu.Unlock()
+		_, changed := d.assignedTo(0)
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			settled.Reset(g.cfg.LeaseDuration)
+			settled.Reset(d.group.cfg.LeaseDuration)
 		case <-settled.C:
-			for g.giveOne(ctx) {
+			for d.giveOne(ctx) {
 			}
-			settled.Reset(g.cfg.LeaseDuration)
+			settled.Reset(d.group.cfg.LeaseDuration)
 		}
 	}
 }
 
 // giveOne gives away one range that another process should lead, waits until that leads it, and reports whether it
 // does.
-func (g *Group) giveOne(ctx context.Context) bool {
-	for k, elector := range g.electors {
-		to, _ := g.assignedTo(k)
-		if to == "" || to == elector.Names().Instance || !g.mayGive(k, time.Now()) {
+func (d *division) giveOne(ctx context.Context) bool {
+	for k, elector := range d.electors {
+		to, _ := d.assignedTo(k)
+		if to == "" || to == elector.Names().Instance || !d.mayGive(k, time.Now()) {
 			continue
 		}
-		member, ok := g.member(to)
+		member, ok := d.group.member(to)
 		if !ok {
 			continue
 		}
 		_, err := elector.StepDown("the range belongs to the share of "+to, member.replica)
 		switch {
 		case err == nil:
-			g.given[k] = gift{g.given[k].times + 1, time.Now()}
-			return g.awaitHolder(ctx, k, member.holder)
+			d.given[k] = gift{d.given[k].times + 1, time.Now()}
+			return d.awaitHolder(ctx, k, member.holder)
 		case !errors.Is(err, election.ErrNotLeading):
 			klog.FromContext(ctx).V(2).Info("Cannot hand a range over to the process to whose share it belongs: trying again", "range", k, "to", to, "err", err)
 		}
@@ -72,38 +70,26 @@ func (g *Group) giveOne(ctx context.Context) bool {
 }
 
 // mayGive reports whether a range has stayed for long enough, if it has come back.
-func (g *Group) mayGive(k int, now time.Time) bool {
-	last, some := g.given[k]
+func (d *division) mayGive(k int, now time.Time) bool {
+	last, some := d.given[k]
 	if !some {
 		return true
 	}
-	wait, since := g.cfg.LeaseDuration<<min(last.times, mostDoublings), now.Sub(last.at)
+	wait, since := d.group.cfg.LeaseDuration<<min(last.times, mostDoublings), now.Sub(last.at)
 	if since > remembered*wait {
-		delete(g.given, k)
+		delete(d.given, k)
 	}
 	return since > wait
 }
 
-// member returns the process of that instance, if it is present.
-func (g *Group) member(instance string) (member, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, m := range g.members {
-		if m.instance == instance {
-			return m, true
-		}
-	}
-	return member{}, false
-}
-
 // awaitHolder waits until the Lease of a range shows that holder, for a retry period at most, and reports whether it
 // does.
-func (g *Group) awaitHolder(ctx context.Context, k int, holder string) bool {
-	ctx, cancel := context.WithTimeout(ctx, g.cfg.RetryPeriod)
+func (d *division) awaitHolder(ctx context.Context, k int, holder string) bool {
+	ctx, cancel := context.WithTimeout(ctx, d.group.cfg.RetryPeriod)
 	defer cancel()
 	for {
-		all, changed := g.leases.all()
-		if l := all[leaseName(g.cfg.Name, k)]; l != nil && ptr.Deref(l.Spec.HolderIdentity, "") == holder {
+		all, changed := d.group.leases.all()
+		if l := all[d.ranges[k].leaseName(d.group.cfg.Name)]; l != nil && ptr.Deref(l.Spec.HolderIdentity, "") == holder {
 			return true
 		}
 		select {

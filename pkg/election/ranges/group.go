@@ -4,55 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/election/internal/lease"
-	"github.com/regent-project/regent/pkg/election/internal/share"
 )
 
 // Config describes the ranges, and how this process stands for election in each.
 type Config struct {
 	// Election is what all ranges have in common. Name is the name of the election: the Lease of range k is
-	// <Name>-<k>. Mode, Election, Assigned and Changed are set by New; Priority and Preempt must not be set.
+	// <Name>-<k>, and with one range it is <Name>. Mode, Election, Ranges, Assigned and Changed are set by New;
+	// Priority and Preempt must not be set.
 	Election election.Config
-	// Ranges is how many ranges there are. All processes must have the same number.
+	// Ranges is how many ranges there should be. There are as many when all processes that are present want that.
 	Ranges int
 }
 
 // LeadFunc does the work of one term of a range, as election.LeadFunc does that of one Lease.
-type LeadFunc func(ctx context.Context, k int, term election.Term) error
+type LeadFunc func(ctx context.Context, of Range, term election.Term) error
 
 // Group makes this process lead its share of the ranges, for as long as Run lasts. The shares follow from who is
-// present: see assign. A process that comes gets its share by orderly handovers, one after the other, when it has been
-// present for a lease duration. What a process leaves is spread over all others.
+// present. A process that comes gets its share by orderly handovers, one after the other, when it has been present for a
+// lease duration. What a process leaves is spread over all others.
 type Group struct {
-	cfg      election.Config
+	cfg      election.Config // of each range, but for its Name and what is asked of its division
 	presence *election.Presence
 	leases   *leases
 	contacts *contacts // nil without a Detector
-	electors []*election.Elector
-	roster   roster // Run's goroutine owns it
+	names    election.Names
+	roster   roster                     // follow's goroutine owns it, and doubt
+	doubt    error                      // why the number is not known, as people were told
+	marked   chan *coordinationv1.Lease // the Lease of the election, with a change that does not go on
 
-	// given says how often this process has lately given a range away, to which it has come back. balance's
-	// goroutine owns it.
-	given map[int]gift
-
-	mu       sync.Mutex
-	members  map[string]member // by holder identity
-	assigned []string          // instances, by range
-	changed  chan struct{}     // closed when assigned changes
+	mu      sync.Mutex
+	held    string            // what keeps this process from the election before Run is called
+	members map[string]member // by holder identity
+	number  number
+	stage   stage
+	restage chan struct{} // closed when stage changes
+	now     *division     // nil while this process is in no range's election
 }
 
 // New returns a Group, and starts nothing. It returns the errors of election.New.
 func New(cfg Config) (*Group, error) {
-	if cfg.Ranges < 1 {
-		return nil, fmt.Errorf("ranges: Config.Ranges %d must be at least 1", cfg.Ranges)
+	if cfg.Ranges < 1 || cfg.Ranges > mostRanges {
+		return nil, fmt.Errorf("ranges: Config.Ranges %d must be from 1 to %d", cfg.Ranges, mostRanges)
 	}
 	if cfg.Election.Priority != 0 || cfg.Election.Preempt {
 		return nil, errors.New("ranges: Config.Election.Priority and Preempt contradict ranges: weights say who leads how many (Weight)")
@@ -60,38 +59,67 @@ func New(cfg Config) (*Group, error) {
 	if cfg.Election.Client == nil {
 		return nil, errors.New("ranges: Config.Election.Client is nil: give it a client for the namespace of the Leases")
 	}
-	g := &Group{
-		cfg:     cfg.Election,
-		leases:  newLeases(cfg.Election.Client, cfg.Election.RenewDeadline/3, cfg.Election.RetryPeriod),
-		roster:  roster{election: cfg.Election.Name, fallback: cfg.Election.LeaseDuration},
-		changed: make(chan struct{}),
-		given:   map[int]gift{},
-	}
-	var err error
 	each := cfg.Election
-	each.Client = g.leases
+	g := &Group{
+		leases:  newLeases(each.Client, each.RenewDeadline/3, each.RetryPeriod),
+		roster:  roster{election: each.Name, fallback: each.LeaseDuration},
+		restage: make(chan struct{}),
+		marked:  make(chan *coordinationv1.Lease),
+	}
+	each.Client, each.Ranges = g.leases, cfg.Ranges
+	var err error
 	if g.presence, err = election.NewPresence(each); err != nil {
 		return nil, err
 	}
-	each.Mode, each.Election = election.ByPresence{Presence: g.presence}, cfg.Election.Name
+	each.Mode, each.Election = election.ByPresence{Presence: g.presence}, each.Name
 	if each.Detector != nil && each.Detection != election.DetectOff {
 		g.contacts = &contacts{Detector: each.Detector, is: g.self, heard: g.reassign}
 		each.Detector = g.contacts
 	}
-	for k := range cfg.Ranges {
-		each.Name = leaseName(cfg.Election.Name, k)
-		each.Assigned = func() (string, <-chan struct{}) { return g.assignedTo(k) }
-		elector, err := election.New(each)
-		if err != nil {
-			return nil, err
-		}
-		g.electors = append(g.electors, elector)
+	g.cfg = each
+	// the longest name tells what is wrong with any
+	first, err := g.divide(stage{do: work, of: cfg.Ranges})
+	if err != nil {
+		return nil, err
 	}
+	g.names = first.electors[0].Names()
+	first.close()
 	return g, nil
 }
 
-// Elector returns what elects this process for range k, to ask for its Status and to step down. Do not call its Run.
-func (g *Group) Elector(k int) *election.Elector { return g.electors[k] }
+// mostRanges is how many ranges an election can have. Each costs every process an Elector.
+const mostRanges = 1024
+
+// StepDown asks the current term of range k to end: see election.Elector.StepDown. It returns election.ErrNotLeading
+// also if there is no such range.
+func (g *Group) StepDown(k int, reason, to string) (election.Term, error) {
+	g.mu.Lock()
+	d := g.now
+	g.mu.Unlock()
+	if d == nil || k < 0 || k >= len(d.electors) {
+		return election.Term{}, fmt.Errorf("%w: range %d", election.ErrNotLeading, k)
+	}
+	return d.electors[k].StepDown(reason, to)
+}
+
+// Hold says in Status what keeps this process from the election before Run is called; empty: nothing does any more. Any
+// goroutine may call it.
+func (g *Group) Hold(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = why
+}
+
+// Close removes the series of the election from the metrics: see election.Elector.Close. Run must have returned, and
+// must not be called again.
+func (g *Group) Close() {
+	if g.now != nil {
+		g.now.close()
+	}
+}
+
+// errNumber is why the terms of one number of ranges end.
+var errNumber = errors.New("the number of ranges changes")
 
 // Run calls lead for each term of each range, of one range after the other, and of different ranges at the same time,
 // until ctx ends or lead asks to exit. Then the terms end one after the other, within a retry period, so that each
@@ -101,40 +129,78 @@ func (g *Group) Elector(k int) *election.Elector { return g.electors[k] }
 func (g *Group) Run(ctx context.Context, lead LeadFunc) error {
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	present, leave := context.WithCancel(beside)
-	var watching, presence, balancing sync.WaitGroup
+	var watching, presence sync.WaitGroup
 	watching.Go(func() { g.leases.run(beside, g.cfg.Name) })
 	watching.Go(func() { g.follow(beside) })
+	watching.Go(func() { g.giveUp(beside) })
 	presence.Go(func() { g.presence.Run(present) })
-	ctx, exit := context.WithCancelCause(ctx)
-	defer exit(nil)
-	var contests []contest
-	for k, elector := range g.electors {
-		contests = append(contests, begin(beside, elector, func(ctx context.Context, term election.Term) error { return lead(ctx, k, term) }, exit))
-	}
-	balancing.Go(func() { g.balance(ctx) })
-	<-ctx.Done()
-	balancing.Wait()
-	endAll(contests, context.Cause(ctx), g.cfg.RetryPeriod)
-	for _, c := range contests {
-		<-c.ended
+	cause := errNumber
+	for errors.Is(cause, errNumber) {
+		cause = g.pursue(ctx, lead)
 	}
 	leave()
 	presence.Wait()
 	end()
 	watching.Wait()
-	return context.Cause(ctx)
+	return cause
+}
+
+// pursue does what the present stage says, until that is another one, or ctx ends, or an Elector has ended by itself.
+// It returns which, when all has ended that it started.
+func (g *Group) pursue(ctx context.Context, lead LeadFunc) error {
+	ctx, over := context.WithCancelCause(ctx)
+	defer over(nil)
+	g.mu.Lock()
+	s, changed := g.stage, g.restage
+	g.mu.Unlock()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-changed:
+			over(errNumber)
+		}
+	})
+	if s.do != work && s.do != gather {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	d, err := g.divide(s)
+	if err != nil {
+		over(err)
+		return err
+	}
+	g.enter(d)
+	if s.do == work {
+		watching.Go(func() { d.balance(ctx) })
+		return d.run(ctx, lead, over)
+	}
+	watching.Go(func() { d.change(ctx) })
+	return d.run(ctx, d.hold, over)
+}
+
+// enter makes d what this process stands for election in.
+func (g *Group) enter(d *division) {
+	g.mu.Lock()
+	before := g.now
+	g.now = d
+	g.mu.Unlock()
+	if before != nil {
+		before.close() // after the new one is shown, so that counters go on
+	}
+	g.reassign()
 }
 
 // self describes this process to those that it follows.
 func (g *Group) self() election.Standby {
-	own := g.electors[0].Names()
-	present, _ := g.member(own.Instance)
+	present, _ := g.member(g.names.Instance)
 	return election.Standby{
-		Replica: own.Replica, Instance: own.Instance, Mode: election.ByPresence{}.Name(), URL: g.cfg.URL, Led: present.holder,
+		Replica: g.names.Replica, Instance: g.names.Instance, Mode: election.ByPresence{}.Name(), URL: g.cfg.URL, Led: present.holder,
 	}
 }
 
-// follow keeps up to date who is present, until ctx ends.
+// follow keeps up to date who is present and how many ranges there are, until ctx ends.
 func (g *Group) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		all, changed := g.leases.all()
@@ -142,6 +208,9 @@ func (g *Group) follow(ctx context.Context) {
 		g.mu.Lock()
 		g.members = members
 		g.mu.Unlock()
+		if all != nil {
+			g.decide(ctx, all[g.cfg.Name])
+		}
 		g.reassign()
 		g.keepContact(ctx, members)
 		timer := time.NewTimer(g.untilNext(members))
@@ -153,6 +222,46 @@ func (g *Group) follow(ctx context.Context) {
 		timer.Stop()
 	}
 	g.keepContact(ctx, nil)
+}
+
+// decide takes what the Lease of the election says, and decides what this process does.
+func (g *Group) decide(ctx context.Context, of *coordinationv1.Lease) {
+	now, err := numberOn(of)
+	switch {
+	case err != nil && g.doubt == nil:
+		klog.FromContext(ctx).Error(err, "It is not known how many ranges there are: this process goes on as before, and acquires nothing")
+	case err == nil && g.doubt != nil:
+		klog.FromContext(ctx).Info("It is known again how many ranges there are", "ranges", now.Ranges)
+	}
+	if g.doubt = err; err != nil {
+		return
+	}
+	g.mu.Lock()
+	wants := map[string]int{g.names.Instance: g.cfg.Ranges}
+	for _, m := range g.members {
+		wants[m.instance] = m.wants
+	}
+	before, next := g.stage, stageOf(now, wants, g.names.Instance)
+	told := g.number.Ranges != now.Ranges && next.do == work && now.Ranges != g.cfg.Ranges
+	g.number = now
+	if before != next {
+		g.stage = next
+		close(g.restage)
+		g.restage = make(chan struct{})
+	}
+	g.mu.Unlock()
+	if before != next {
+		klog.FromContext(ctx).V(2).Info("What this process does in the election by ranges", "ranges", next.of, "next", next.next, "waits", next.waits())
+	}
+	if told {
+		klog.FromContext(ctx).Info("There is another number of ranges than this process wants: it changes when all that are present want the same", "ranges", now.Ranges, "wanted", g.cfg.Ranges)
+	}
+	if next.isGivenUp(now) {
+		select {
+		case g.marked <- of:
+		default: // it is being given up
+		}
+	}
 }
 
 // untilNext returns how long it takes until somebody's presence may have expired.
@@ -185,39 +294,21 @@ func (g *Group) reassign() {
 	all, _ := g.leases.all()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	holders, weights, leaving := make([]string, len(g.electors)), map[string]int{}, map[string]bool{}
-	for k := range holders {
-		if l := all[leaseName(g.cfg.Name, k)]; l != nil {
-			holders[k] = ptr.Deref(l.Spec.HolderIdentity, "")
-			leaving[holderThatLeft(l)] = true
-		}
+	if g.now != nil {
+		g.now.assign(all, g.members)
 	}
-	for holder, m := range g.members {
-		if g.seemsWell(m) && !leaving[holder] {
-			weights[m.instance] = m.weight
-		}
-	}
-	for k, holder := range holders {
-		if holders[k] = g.members[holder].instance; weights[holders[k]] == 0 {
-			holders[k] = ""
-		}
-	}
-	assigned := share.Assign(holders, weights)
-	if slices.Equal(assigned, g.assigned) {
-		return
-	}
-	g.assigned = assigned
-	close(g.changed)
-	g.changed = make(chan struct{})
 }
 
-// holderThatLeft returns the holder that has released a Lease because its process stops; empty if nobody has. Its other
-// ranges are free a moment later, and its presence goes last: nobody should wait until then.
-func holderThatLeft(l *coordinationv1.Lease) string {
-	if last := lease.PredecessorOf(l).Last; last != nil && last.Cause == string(election.Shutdown) {
-		return last.Holder
+// member returns the process of that instance, if it is present.
+func (g *Group) member(instance string) (member, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.members {
+		if m.instance == instance {
+			return m, true
+		}
 	}
-	return ""
+	return member{}, false
 }
 
 // seemsWell reports whether a member shows no sign that it is dead, hangs, or cannot renew its presence.
@@ -227,14 +318,4 @@ func (g *Group) seemsWell(m member) bool {
 	}
 	news := g.contacts.latest(m.contact)
 	return news.Sign != election.Dead && news.Sign != election.Silent && news.Said != (election.Statement{Holder: m.holder, Condition: election.Over})
-}
-
-// assignedTo returns which instance should lead range k, and a channel that is closed when that changes.
-func (g *Group) assignedTo(k int) (string, <-chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if k >= len(g.assigned) {
-		return "", g.changed
-	}
-	return g.assigned[k], g.changed
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,12 +30,58 @@ type process struct {
 	t      *testing.T
 	name   string
 	client *electiontest.Client
+	drains time.Duration // how long the work of a term takes to stop
 	end    context.CancelCauseFunc
 	ended  chan error
 
 	mu    sync.Mutex
 	leads map[int]time.Time // since when, by range
 	terms map[int]int
+	at    *workplace
+}
+
+// workplace is what is worked at by all processes of a store.
+type workplace struct {
+	mu    sync.Mutex
+	works map[Range]string // who, by range
+}
+
+// workplaces are those of all elections.
+var workplaces sync.Map
+
+type electionOf struct {
+	store *electiontest.Store
+	name  string
+}
+
+// begin fails the test if somebody works already at a key of the range.
+func (w *workplace) begin(t *testing.T, of Range, who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for other, by := range w.works {
+		for key := range 1000 {
+			if key := strconv.Itoa(key); of.Has(key) && other.Has(key) {
+				t.Errorf("%s begins to work in range %v, and %s works in %v: both have key %s", who, of, by, other, key)
+				break
+			}
+		}
+	}
+	w.works[of] = who
+}
+
+func (w *workplace) end(of Range, who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.works[of] == who {
+		delete(w.works, of)
+	}
+}
+
+// dies says that the process works no more, although the test lets it go on.
+func (p *process) dies() {
+	p.at.mu.Lock()
+	defer p.at.mu.Unlock()
+	maps.DeleteFunc(p.at.works, func(_ Range, by string) bool { return by == p.name })
 }
 
 // newProcess makes a process on a store of n ranges.
@@ -46,6 +93,8 @@ func newProcess(t *testing.T, store *electiontest.Store, name string, n int, cha
 	for _, c := range change {
 		c(&cfg)
 	}
+	at, _ := workplaces.LoadOrStore(electionOf{store, cfg.Name}, &workplace{works: map[Range]string{}})
+	p.at = at.(*workplace)
 	var err error
 	if p.Group, err = New(Config{Election: cfg, Ranges: n}); err != nil {
 		t.Fatal(err)
@@ -68,12 +117,16 @@ func (p *process) run(lead LeadFunc) {
 	go func() { p.ended <- p.Run(ctx, lead) }()
 }
 
-func (p *process) lead(ctx context.Context, k int, _ election.Term) error {
+func (p *process) lead(ctx context.Context, of Range, _ election.Term) error {
+	k := of.Index
+	p.at.begin(p.t, of, p.name)
+	defer p.at.end(of, p.name)
 	p.mu.Lock()
 	p.leads[k] = time.Now()
 	p.terms[k]++
 	p.mu.Unlock()
 	<-ctx.Done()
+	time.Sleep(p.drains)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.leads, k)
@@ -203,7 +256,7 @@ func TestARangeThatComesBackIsMovedLessAndLessOften(t *testing.T) {
 		a := join(t, store, "a", 4)
 		time.Sleep(moment)
 		b := newProcess(t, store, "b", 4)
-		b.run(func(context.Context, int, election.Term) error { return errors.New("cannot") })
+		b.run(func(context.Context, Range, election.Term) error { return errors.New("cannot") })
 		time.Sleep(2 * time.Hour)
 		a.mu.Lock()
 		most := slices.Max(slices.Collect(maps.Values(a.terms)))

@@ -149,10 +149,10 @@ func TestTheRosterHasThoseWhoArePresentForTheSameElection(t *testing.T) {
 		time.Sleep(3 * lasts)
 		b.client.Always(electiontest.Fault{Hang: true})
 		time.Sleep(2 * lasts)
-		if to, _ := a.assignedTo(0); to != "a_1" {
+		if to, _ := a.now.assignedTo(0); to != "a_1" {
 			t.Errorf("range 0 is assigned to %s", to)
 		}
-		if to, _ := a.assignedTo(1); to != "a_1" {
+		if to, _ := a.now.assignedTo(1); to != "a_1" {
 			t.Errorf("range 1 is assigned to %s", to)
 		}
 		b.client.Always(electiontest.Fault{})

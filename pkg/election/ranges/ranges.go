@@ -6,11 +6,46 @@
 // (election.ByPresence), and so renews one Lease, however many ranges it leads. It watches all Leases of the namespace,
 // which should have few others.
 //
+// # How many ranges there are
+//
+// That is a number of the election, which the Lease of its name has, and not of a process: whatever Config.Ranges says,
+// all processes divide the keys in the same way at any time. The number changes when all processes that are present
+// want the same other one, so at the end of a roll. No work goes on meanwhile: one process takes the leases of all
+// ranges first, which needs the end of all their terms, and holds them while it writes the new number. With one range
+// there is no number, and the Lease of the election is that of the range. So one leader becomes many by a roll, and
+// many become one.
+//
+// Nobody may delete that Lease while processes run: then there is one range, as before the first process came.
+//
 // The package is in no release yet, and its API may change.
 package ranges
 
-import "github.com/regent-project/regent/pkg/election/internal/share"
+import (
+	"fmt"
+	"strconv"
 
-// Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1. The result is the same in all
-// processes and versions.
+	"github.com/regent-project/regent/pkg/election/internal/share"
+)
+
+// Range is a part of all keys.
+type Range struct {
+	// Index is from 0 to Of-1, and Of is how many ranges there are.
+	Index, Of int
+}
+
+// Has reports whether a key belongs to the range. The result is the same in all processes and versions.
+func (r Range) Has(key string) bool { return Of(key, r.Of) == r.Index }
+
+// String returns it as people read it.
+func (r Range) String() string { return fmt.Sprintf("%d of %d", r.Index, r.Of) }
+
+// Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1.
 func Of(key string, n int) int { return share.Of(key, n) }
+
+// leaseName returns the name of the Lease of a range.
+func (r Range) leaseName(election string) string {
+	if r.Of == 1 {
+		return election
+	}
+	return election + "-" + strconv.Itoa(r.Index)
+}

@@ -1,7 +1,6 @@
 package ranges
 
 import (
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -30,7 +29,7 @@ type member struct {
 	url               string // where it can be reached
 	holder            string // its holder identity
 	contact           election.Contact
-	weight            int
+	weight, wants     int       // wants is how many ranges it wants
 	until             time.Time // when its presence expires, unless it is renewed
 }
 
@@ -53,7 +52,7 @@ func (r *roster) look(all map[string]*coordinationv1.Lease, now time.Time) map[s
 		}
 		m := member{
 			instance: p.Instance, replica: p.Replica, url: p.URL, holder: p.Holder, contact: election.Contact(p.Contact),
-			weight: max(1, p.Weight), until: s.since.Add(lasts),
+			weight: max(1, p.Weight), wants: max(1, p.Ranges), until: s.since.Add(lasts),
 		}
 		if now.Before(m.until) {
 			members[m.holder] = m
@@ -62,6 +61,3 @@ func (r *roster) look(all map[string]*coordinationv1.Lease, now time.Time) map[s
 	r.seen = seen
 	return members
 }
-
-// leaseName returns the name of the Lease of range k.
-func leaseName(election string, k int) string { return election + "-" + strconv.Itoa(k) }

@@ -9,14 +9,18 @@ import (
 
 // Status is what a process knows of an election by ranges.
 type Status struct {
-	// Ranges has all ranges, in order.
-	Ranges []Range
+	// Number is how many ranges there are; 0: that is not known yet. Wanted is how many this process wants, and
+	// Waits says why it leads none, as while the number changes; empty: it leads its share.
+	Number, Wanted int
+	Waits          string
+	// Ranges has all ranges, in order; none while this process waits.
+	Ranges []RangeStatus
 	// Processes are those that are present, this one included, ordered by their names.
 	Processes []Process
 }
 
-// Range is what is known of a range.
-type Range struct {
+// RangeStatus is what is known of a range.
+type RangeStatus struct {
 	election.Status
 	// Assigned is the Instance of the process that should lead it; empty while nobody can.
 	Assigned string
@@ -30,6 +34,8 @@ type Process struct {
 	// Weight is how large a share it wants, beside others. Leads is how many ranges it leads, and Share how many it
 	// should lead.
 	Weight, Leads, Share int
+	// Wants is how many ranges it wants there to be.
+	Wants int
 	// Sign is how this process hears it. It is election.NoSign for this process itself, and without a Detector.
 	Sign election.Sign
 }
@@ -37,12 +43,17 @@ type Process struct {
 // Status returns what this process knows now. It makes no request. Any goroutine may call it at any time.
 func (g *Group) Status() Status {
 	g.mu.Lock()
-	assigned, members := g.assigned, g.members
+	members := g.members
+	s := Status{Number: g.number.Ranges, Wanted: g.cfg.Ranges, Waits: cmp.Or(g.held, g.stage.waits())}
+	var electors []*election.Elector
+	var assigned []string
+	if g.stage.do == work && g.now != nil && g.now.stage == g.stage {
+		electors, assigned = g.now.electors, g.now.assigned
+	}
 	g.mu.Unlock()
-	var s Status
 	leads, share := map[string]int{}, map[string]int{}
-	for k, elector := range g.electors {
-		r := Range{Status: elector.Status()}
+	for k, elector := range electors {
+		r := RangeStatus{Status: elector.Status()}
 		if k < len(assigned) {
 			r.Assigned = assigned[k]
 		}
@@ -52,7 +63,7 @@ func (g *Group) Status() Status {
 	}
 	for _, m := range members {
 		p := Process{
-			Names: election.Names{Replica: m.replica, Instance: m.instance}, URL: m.url, Weight: m.weight, Leads: leads[m.holder], Share: share[m.instance],
+			Names: election.Names{Replica: m.replica, Instance: m.instance}, URL: m.url, Weight: m.weight, Leads: leads[m.holder], Share: share[m.instance], Wants: m.wants,
 		}
 		if g.contacts != nil {
 			p.Sign = g.contacts.latest(m.contact).Sign

@@ -24,8 +24,8 @@ func TestTheStatusTellsOfAllRangesAndProcesses(t *testing.T) {
 		b := join(t, store, "b", 9, reach("https://b", 0))
 		time.Sleep(moment)
 		want := []Process{
-			{Names: election.Names{Replica: "a", Instance: "a_1"}, URL: "https://a", Weight: 2, Leads: 9, Share: 6},
-			{Names: election.Names{Replica: "b", Instance: "b_1"}, URL: "https://b", Weight: 1, Share: 3},
+			{Names: election.Names{Replica: "a", Instance: "a_1"}, URL: "https://a", Weight: 2, Leads: 9, Share: 6, Wants: 9},
+			{Names: election.Names{Replica: "b", Instance: "b_1"}, URL: "https://b", Weight: 1, Share: 3, Wants: 9},
 		}
 		for _, p := range []*process{a, b} {
 			if diff := cmp.Diff(want, p.Status().Processes); diff != "" {
@@ -59,10 +59,10 @@ func TestTheMetricsShowTheElectionAndNotItsRanges(t *testing.T) {
 		value := func(name string, values ...string) float64 {
 			return seriestest.Value(t, name, append([]string{"counted"}, values...)...)
 		}
-		if led, epochs, began := value("leader_election_master_status"), value("regent_election_epoch"), value("regent_election_terms_started_total"); led != 9 || epochs != 9 || began != 9 {
+		if led, epochs, began := value("leader_election_master_status"), value("regent_election_epoch"), value("regent_election_terms_started_total"); led != 9 || epochs != 9 || began != 10 { // one more, in which the number was changed
 			t.Errorf("leads %v of 9, the epochs add up to %v, %v terms have begun", led, epochs, began)
 		}
-		if _, err := p.Elector(3).StepDown("try", ""); err != nil {
+		if _, err := p.StepDown(3, "try", ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(moment)
@@ -70,17 +70,16 @@ func TestTheMetricsShowTheElectionAndNotItsRanges(t *testing.T) {
 			t.Errorf("when one range has no leader it leads %v, and one has been without for %v s", led, without)
 		}
 		for k := range 9 {
-			if n := seriestest.Count("name", leaseName("counted", k)); n != 0 {
+			if n := seriestest.Count("name", Range{k, 9}.leaseName("counted")); n != 0 {
 				t.Errorf("%d series of range %d", n, k)
 			}
 		}
 		p.stop()
-		if led, ended := value("leader_election_master_status"), value("regent_election_terms_ended_total", string(election.Shutdown)); led != 0 || ended != 8 {
+		ended := value("regent_election_terms_ended_total", string(election.Shutdown)) + value("regent_election_terms_ended_total", string(election.Deposed))
+		if led := value("leader_election_master_status"); led != 0 || ended != 9 {
 			t.Errorf("when it has stopped it leads %v, and %v terms have ended so", led, ended)
 		}
-		for k := range 9 {
-			p.Elector(k).Close()
-		}
+		p.Close()
 		if n := seriestest.Count("name", "counted"); n != 0 {
 			t.Errorf("%d series are left", n)
 		}

@@ -31,7 +31,7 @@ func TestTheTermsOfAProcessThatStopsEndOneAfterTheOther(t *testing.T) {
 				p := newProcess(t, store, "a", n)
 				var mu sync.Mutex
 				var ends []time.Time
-				p.run(func(ctx context.Context, _ int, _ election.Term) error {
+				p.run(func(ctx context.Context, _ Range, _ election.Term) error {
 					<-ctx.Done()
 					mu.Lock()
 					ends = append(ends, time.Now())
@@ -65,10 +65,8 @@ func TestARangeIsLedElsewhereWhileTheProcessThatLeftItStillStops(t *testing.T) {
 		const n, drains = 8, 50 * time.Millisecond
 		store := electiontest.NewStore("group")
 		a := newProcess(t, store, "a", n)
-		a.run(func(ctx context.Context, k int, term election.Term) error {
-			defer time.Sleep(drains)
-			return a.lead(ctx, k, term)
-		})
+		a.drains = drains
+		a.run(a.lead)
 		time.Sleep(moment)
 		b := join(t, store, "b", n)
 		time.Sleep(lasts / 2) // it is present, and gets nothing yet

@@ -53,9 +53,11 @@ type Presence struct {
 	// ElectionMode is the mode in which the lease is held. A Lease without a holder keeps it.
 	ElectionMode ModeName `json:"electionMode,omitempty"`
 	// Election is the name of the election for whose leases a process is present. Only the Lease of a presence has
-	// it. Weight is how large a share of them the process wants, beside others; 0 means 1.
+	// it. Weight is how large a share of them the process wants, beside others; 0 means 1. Ranges is how many it
+	// wants there to be.
 	Election string `json:"election,omitempty"`
 	Weight   int    `json:"weight,omitempty"`
+	Ranges   int    `json:"ranges,omitempty"`
 	// Owner is the uid of the object that stands for the holder's life, which is an owner of the Lease. Life is
 	// that object's name if it is a Lease that the holder made. In mode by-presence that is the Lease of its
 	// presence, which has the same Holder.
