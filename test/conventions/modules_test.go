@@ -69,6 +69,7 @@ var heavy = []struct {
 	modules *regexp.Regexp
 }{
 	{"pkg/election/etcdfence", regexp.MustCompile(`^(github.com/regent-project/regent|github.com/kcp-dev/sdk|sigs.k8s.io/controller-runtime)$`)},
+	{"pkg/election/mcr", regexp.MustCompile(`^(github.com/regent-project/regent|github.com/kcp-dev/sdk|k8s.io/apiserver|go.etcd.io/.*)$`)},
 	{"pkg/election/perterm", regexp.MustCompile(`^(github.com/regent-project/regent|github.com/kcp-dev/sdk|k8s.io/apiserver|go.etcd.io/.*)$`)},
 	{"pkg/regenttest", regexp.MustCompile(`^(github.com/regent-project/regent|github.com/regent-project/regent/pkg/election.*|github.com/kcp-dev/.*|k8s.io/apiserver|go.etcd.io/.*|sigs.k8s.io/controller-runtime)$`)},
 	{"pkg/election/metrics", regexp.MustCompile(`^(k8s.io/.*|sigs.k8s.io/.*|github.com/regent-project/regent|github.com/kcp-dev/.*|go.etcd.io/.*)$`)},

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ func checksCluster(cfg election.Config, lead election.LeadFunc) election.LeadFun
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.RetryPeriod)
 		defer cancel()
+		cfg := cfg
+		cfg.Name = cmp.Or(term.Token().Name, cfg.Name) // of the range, if there are several
 		found, unknown := clusterOf(ctx, cfg)
 		if unknown != nil || found == "" || found == cfg.Cluster {
 			return err

@@ -15,15 +15,28 @@ func (*Leader) Name() string { return "leader" }
 // Start began has ended by itself, or if the work of a term that is over has not stopped in time: then this process
 // leads no more, or not before that work has stopped. A standby is healthy. Any goroutine may call it at any time.
 func (l *Leader) Check(*http.Request) error {
+	if err := l.hasEnded(); err != nil {
+		return err
+	}
+	if l.elector.Status().State == quarantined {
+		return l.isQuarantined("Lease")
+	}
+	return nil
+}
+
+// hasEnded returns an error if what Start began has ended by itself.
+func (p *process) hasEnded() error {
 	select {
-	case <-l.Done(): // nil before Start
-		if l.err != nil {
-			return fmt.Errorf("the election for Lease %s/%s has ended: %w", l.cfg.Namespace, l.cfg.Name, l.err)
+	case <-p.hasStopped(): // nil before Start
+		if p.err != nil {
+			return fmt.Errorf("the election for Lease %s/%s has ended: %w", p.cfg.Namespace, p.cfg.Name, p.err)
 		}
 	default:
 	}
-	if l.elector.Status().State == quarantined {
-		return fmt.Errorf("the work of the last term under Lease %s/%s has not stopped: this process does not campaign until it has, or is ended", l.cfg.Namespace, l.cfg.Name)
-	}
 	return nil
+}
+
+// isQuarantined returns the error of a check while work under what is called so has not stopped.
+func (p *process) isQuarantined(under string) error {
+	return fmt.Errorf("the work of the last term under %s %s/%s has not stopped: this process does not campaign until it has, or is ended", under, p.cfg.Namespace, p.cfg.Name)
 }

@@ -129,8 +129,8 @@ func (d *division) assign(all map[string]*coordinationv1.Lease, members map[stri
 }
 
 // holderThatLeft returns the holder that has released a Lease because its process stops; empty if nobody has. Its other
-// ranges are free a moment later, and its presence goes last: nobody should wait until then. Who releases it because
-// the number of ranges changes stays.
+// ranges are free a moment later, and its presence goes last: nobody should wait until then. A holder that releases it
+// because the number of ranges changes stays.
 func holderThatLeft(l *coordinationv1.Lease) string {
 	before := lease.PredecessorOf(l)
 	if last := before.Last; last != nil && last.Cause == string(election.Shutdown) && !strings.HasSuffix(before.LastStepDown, errNumber.Error()) {

@@ -27,8 +27,8 @@ type Config struct {
 type LeadFunc func(ctx context.Context, of Range, term election.Term) error
 
 // Group makes this process lead its share of the ranges, for as long as Run lasts. The shares follow from who is
-// present. A process that comes gets its share by orderly handovers, one after the other, when it has been present for a
-// lease duration. What a process leaves is spread over all others.
+// present. A process that comes gets its share by orderly handovers, one after the other, when it has been present for
+// a lease duration. What a process leaves is spread over all others.
 type Group struct {
 	cfg      election.Config // of each range, but for its Name and what is asked of its division
 	presence *election.Presence
@@ -166,7 +166,7 @@ func (g *Group) pursue(ctx context.Context, lead LeadFunc) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	d, err := g.divide(s)
+	d, err := g.divide(s) //nolint:contextcheck // nothing in it waits
 	if err != nil {
 		over(err)
 		return err

@@ -51,7 +51,7 @@ func TestNoTwoWorkForOneKeyWhateverTheNumber(t *testing.T) {
 				now[i] = join(t, store, fmt.Sprintf("last%d", i), last)
 			}
 			time.Sleep(6 * lasts)
-			if got, n := numbers(now...), led(t, now...); n != last || slices.Min(got) != last || slices.Max(got) != last {
+			if got, n := numbers(now...), countLed(t, now...); n != last || slices.Min(got) != last || slices.Max(got) != last {
 				t.Errorf("at the end %d ranges are led of %v, want %d", n, got, last)
 			}
 			for _, p := range now {

@@ -27,8 +27,8 @@ func numbers(processes ...*process) (all []int) {
 	return all
 }
 
-// led returns how many ranges are led.
-func led(t *testing.T, processes ...*process) (n int) {
+// countLed returns how many ranges are led.
+func countLed(t *testing.T, processes ...*process) (n int) {
 	t.Helper()
 	for _, size := range sizes(t, processes...) {
 		n += size
@@ -44,7 +44,7 @@ func TestTheNumberOfRangesIsRolled(t *testing.T) {
 		now := 1
 		processes := []*process{join(t, store, "a", 1), join(t, store, "b", 1), join(t, store, "c", 1)}
 		time.Sleep(moment)
-		if n := led(t, processes...); n != 1 {
+		if n := countLed(t, processes...); n != 1 {
 			t.Fatalf("%d ranges are led, want 1", n)
 		}
 		for round, next := range []int{8, 12, 5, 1} {
@@ -54,13 +54,13 @@ func TestTheNumberOfRangesIsRolled(t *testing.T) {
 					now = next
 				}
 				time.Sleep(lasts / 2) // nothing is handed over then
-				if got := led(t, processes...); got != now {
+				if got := countLed(t, processes...); got != now {
 					t.Errorf("%d of %d ranges are led after %d of %d have stopped", got, now, i+1, len(processes))
 				}
 				processes[i] = join(t, store, string(rune('a'+i))+string(rune('0'+round)), next)
 				time.Sleep(4*lasts + lasts/3)
-				if got := numbers(processes...); slices.Min(got) != now || slices.Max(got) != now || led(t, processes...) != now {
-					t.Errorf("%d ranges are led, and they say that there are %v, want %d", led(t, processes...), got, now)
+				if got := numbers(processes...); slices.Min(got) != now || slices.Max(got) != now || countLed(t, processes...) != now {
+					t.Errorf("%d ranges are led, and they say that there are %v, want %d", countLed(t, processes...), got, now)
 				}
 			}
 			if got := sizes(t, processes...); next > 1 && slices.Max(got)-slices.Min(got) > 1 {
@@ -93,7 +93,7 @@ func TestNothingIsWaitedForInAChangeButTheEndsOfTerms(t *testing.T) {
 		a.stop()
 		b.stop()
 		time.Sleep(drains + moment)
-		if got, n := numbers(old), led(t, old); got[0] != 6 || n != 6 {
+		if got, n := numbers(old), countLed(t, old); got[0] != 6 || n != 6 {
 			t.Errorf("%d ranges are led of %v", n, got)
 		}
 		old.stop()
@@ -120,7 +120,7 @@ func TestWorkOfAnotherNumberWaitsForThatOfTheOldOne(t *testing.T) {
 				time.Sleep(4 * lasts)
 				last.stop()
 				time.Sleep(lasts / 2)
-				if n := led(t, next...); n != test.to {
+				if n := countLed(t, next...); n != test.to {
 					t.Errorf("%d ranges are led", n)
 				}
 				for _, p := range next {
@@ -148,12 +148,12 @@ func TestAChangerThatIsCutOffHoldsUpTheOthersForALeaseOnly(t *testing.T) {
 				a.client.Always(electiontest.Fault{Hang: true}, electiontest.Update, electiontest.Create)
 				last.stop()
 				time.Sleep(3 * lasts)
-				if got, n := numbers(b), led(t, a, b); got[0] != 8 || n != 8 {
+				if got, n := numbers(b), countLed(t, a, b); got[0] != 8 || n != 8 {
 					t.Errorf("%d ranges are led of %v", n, got)
 				}
 				a.client.Always(electiontest.Fault{})
 				time.Sleep(4 * lasts)
-				if got, n := numbers(a, b), led(t, a, b); got[0] != 8 || n != 8 {
+				if got, n := numbers(a, b), countLed(t, a, b); got[0] != 8 || n != 8 {
 					t.Errorf("%d ranges are led of %v when it is back", n, got)
 				}
 				a.stop()
@@ -163,8 +163,8 @@ func TestAChangerThatIsCutOffHoldsUpTheOthersForALeaseOnly(t *testing.T) {
 	}
 }
 
-// A change that does not go on, because its changer has died or somebody has come who wants another number, is given up,
-// and costs no term.
+// A change that does not go on, because its changer has died or somebody has come who wants another number, is given
+// up, and costs no term.
 func TestAChangeThatDoesNotGoOnIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore("group")
@@ -206,12 +206,12 @@ func TestANumberThatSomebodySpoilsStopsNothing(t *testing.T) {
 		}
 		store.Edit(func(l *coordinationv1.Lease) { l.Annotations[numberAnnotation] = `{"ranges":6}` })
 		time.Sleep(lasts)
-		if n := led(t, a); n != 6 {
+		if n := countLed(t, a); n != 6 {
 			t.Errorf("%d of 6 are led when it is right again", n)
 		}
 		store.Delete()
 		time.Sleep(lasts)
-		if n, got := led(t, a), numbers(a); n != 6 || got[0] != 6 {
+		if n, got := countLed(t, a), numbers(a); n != 6 || got[0] != 6 {
 			t.Errorf("%d of %v are led when it was deleted", n, got)
 		}
 		a.stop()

@@ -59,7 +59,8 @@ func TestTheMetricsShowTheElectionAndNotItsRanges(t *testing.T) {
 		value := func(name string, values ...string) float64 {
 			return seriestest.Value(t, name, append([]string{"counted"}, values...)...)
 		}
-		if led, epochs, began := value("leader_election_master_status"), value("regent_election_epoch"), value("regent_election_terms_started_total"); led != 9 || epochs != 9 || began != 10 { // one more, in which the number was changed
+		// one more, in which the number was changed
+		if led, epochs, began := value("leader_election_master_status"), value("regent_election_epoch"), value("regent_election_terms_started_total"); led != 9 || epochs != 9 || began != 10 {
 			t.Errorf("leads %v of 9, the epochs add up to %v, %v terms have begun", led, epochs, began)
 		}
 		if _, err := p.StepDown(3, "try", ""); err != nil {
