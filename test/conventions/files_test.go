@@ -56,6 +56,7 @@ var compilers = map[string]string{
 	"test/e2e/harness/build.go":          "benchmarks call it",
 	"test/bench/machine_test.go":         "benchmarks",
 	"test/bench/kubernetes_test.go":      "benchmarks",
+	"test/bench/multicluster_test.go":    "benchmarks",
 	"test/tools/modules/modules_test.go": "modules of a few lines",
 }
 

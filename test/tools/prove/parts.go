@@ -19,7 +19,7 @@ var parts = []part{
 	{"compat KUBERNETES=0.35", []string{"pkg/election/", "test/tools/modules/"}, 40},
 	{"alerts", []string{"deploy/prometheus/", "test/tools/promtool/"}, 10},
 	{"long-properties", []string{"pkg/server/terms/", "pkg/election/control/", "pkg/election/internal/lease/"}, 20},
-	{"release-check", []string{"go.mod", "pkg/election/go.mod", "pkg/election/etcdfence/go.mod", "pkg/election/metrics/go.mod", "pkg/election/perterm/go.mod", "pkg/regenttest/go.mod", "test/tools/modules/", "test/tools/pack/"}, 12},
+	{"release-check", []string{"go.mod", "pkg/election/go.mod", "pkg/election/etcdfence/go.mod", "pkg/election/mcr/go.mod", "pkg/election/metrics/go.mod", "pkg/election/perterm/go.mod", "pkg/regenttest/go.mod", "test/tools/modules/", "test/tools/pack/"}, 12},
 	{"long-workspaces", []string{"pkg/controllers/workspace/", "pkg/controllers/logicalcluster/", "pkg/controllers/content/", "pkg/controllers/namespace/"}, 8},
 	{"compat KUBERNETES=0.36", nil, 40},
 	{"long-scenarios", nil, 10},
