@@ -286,6 +286,8 @@ bench: ## measure failover (beside others; in each mode of election; of leaders 
 chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again and again (CHAOS=minutes of fuzzing a target)
 	cd pkg/election && $(racetest) -count=1 -timeout 30m . -run 'InAnySequenceOfFaults' -rapid.checks=5000
 	cd pkg/election && $(GO) test -count=1 -timeout 30m . -run 'NoTwoWorkInOneRange' -faults=2
+	cd pkg/election && $(GO) test -count=1 -timeout 30m ./ranges -run 'HoweverTheNumberChanges' -more-faults=1
+	cd pkg/election && $(GO) test -count=1 -timeout 30m ./ranges -run 'WhateverTheNumber' -rapid.checks=5000
 	$(racetest) -count=1 -timeout 30m ./pkg/server/terms -run 'WhateverControllersDo' -rapid.checks=5000
 	$(racetest) -count=1 -timeout 60m ./pkg/server -run 'ARightThatNobodyHad' -sequences=2000 -rapid.checks=2000
 	cd pkg/election && $(GO) test ./fence -run '^$$' -fuzz FuzzParse -fuzztime $(or $(CHAOS),1)m

@@ -49,10 +49,10 @@
 //	- {apiGroups: [""], resources: [secrets], verbs: [create]}
 //	- {apiGroups: [""], resources: [secrets], resourceNames: [example-probe], verbs: [get]}
 //
-// Modes election.ForLife and election.ByPresence take delete on leases, too, and election.Coordinated list, watch,
-// create, update and delete on leasecandidates. client-go's elector needs get, create and update on leases: a Role that
-// was made for it lacks list and watch, and keep get as long as a replica may still have that elector. The loopback
-// client of an API server may do everything.
+// Modes election.ForLife and election.ByPresence, and so a Group, take delete on leases, too, and election.Coordinated
+// list, watch, create, update and delete on leasecandidates. client-go's elector needs get, create and update on
+// leases: a Role that was made for it lacks list and watch, and keep get as long as a replica may still have that
+// elector. The loopback client of an API server may do everything.
 //
 // # Health and metrics
 //

@@ -9,6 +9,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/leader"
+	"github.com/regent-project/regent/pkg/election/ranges"
 )
 
 // A program that leads in any Kubernetes cluster. Its Pod gives POD_IP from status.podIP. The package says which rights
@@ -49,6 +50,21 @@ func ExampleLeader_Start() {
 		return server.AddPreShutdownHook("lead", l.Stop)
 	}
 	_ = install
+}
+
+// A program all of whose replicas work, each for its share of all keys. A range of keys has one leader at a time.
+func ExampleNewGroup() {
+	run := func(ctx context.Context, config *rest.Config, reconcile func(ctx context.Context, has func(key string) bool) error) error {
+		g, err := leader.NewGroup(config, leader.Config{Namespace: "default", Name: "example", SecretName: "example-probe"}, 16)
+		if err != nil {
+			return err
+		}
+		return g.Run(ctx, func(ctx context.Context, of ranges.Range, term election.Term) error {
+			klog.FromContext(ctx).Info("Leading", "range", of, "epoch", term.Epoch())
+			return reconcile(ctx, of.Has) // until ctx ends; it returns when everything has stopped
+		})
+	}
+	_ = run
 }
 
 // A program that bears that two leaders work for a moment, and wants a crash to cost milliseconds without a fence.

@@ -47,17 +47,11 @@ func (d *division) change(ctx context.Context) {
 // nextNumber returns what this process, which gathers, writes next on the Lease of the election, if it can write now.
 func (d *division) nextNumber(of *coordinationv1.Lease) (next number, write bool) {
 	now, err := numberOn(of)
-	mark := number{Ranges: d.stage.of, Next: d.stage.next, Changer: d.group.names.Instance}
-	switch {
-	case err != nil, now.Ranges != d.stage.of:
+	if err != nil {
 		return number{}, false
-	case now.Ranges == 1:
-		return number{Ranges: d.stage.next}, lease.PresenceOf(of).Instance == d.group.names.Instance && d.leadsAll()
-	case now != mark:
-		return mark, true
-	default:
-		return number{Ranges: d.stage.next}, d.leadsAll()
 	}
+	self := d.group.names.Instance
+	return d.stage.nextNumber(now, self, d.leadsAll(), lease.PresenceOf(of).Instance == self)
 }
 
 // giveUp ends changes of the number that do not go on, until ctx ends.

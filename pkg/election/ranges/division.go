@@ -206,10 +206,11 @@ func (d *division) mayAcquire(of *coordinationv1.Lease, name string) error {
 	switch now, err := numberOn(of); {
 	case err != nil:
 		return err
-	case now.Ranges != d.stage.of, d.stage.do == work && now.Next != 0:
+	case !d.stage.mayAcquire(now):
 		return conflict(name, errNumber)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // conflict returns an error that nobody need be told of, as a compare-and-swap that has failed.

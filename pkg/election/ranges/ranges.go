@@ -15,7 +15,8 @@
 // there is no number, and the Lease of the election is that of the range. So one leader becomes many by a roll, and
 // many become one.
 //
-// Nobody may delete that Lease while processes run: then there is one range, as before the first process came.
+// Nobody else may write that Lease or delete it while processes run. What somebody writes there is the number at once,
+// although terms of another number still end.
 //
 // The package is in no release yet, and its API may change.
 package ranges

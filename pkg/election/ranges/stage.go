@@ -54,6 +54,28 @@ func agreed(wants map[string]int) (all int) {
 // isGivenUp reports whether a change of the number has begun that does not go on: not all want it any more.
 func (s stage) isGivenUp(now number) bool { return s.do == work && now.Next != 0 }
 
+// nextNumber returns the number that a process which gathers writes next, if it can write now. leadsAll says whether it
+// leads all ranges, and holds whether the Lease of the election shows that it holds it: with one range that is the
+// Lease of the range.
+func (s stage) nextNumber(now number, self string, leadsAll, holds bool) (next number, write bool) {
+	mark := number{Ranges: s.of, Next: s.next, Changer: self}
+	switch {
+	case s.do != gather, now.Ranges != s.of:
+		return number{}, false
+	case s.of == 1:
+		return number{Ranges: s.next}, leadsAll && holds
+	case now != mark:
+		return mark, true
+	default:
+		return number{Ranges: s.next}, leadsAll
+	}
+}
+
+// mayAcquire reports whether a process may acquire the lease of a range under that number.
+func (s stage) mayAcquire(now number) bool {
+	return now.Ranges == s.of && (s.do == gather || s.do == work && now.Next == 0)
+}
+
 // waits says why a process leads nothing; empty: it leads its share.
 func (s stage) waits() string {
 	switch s.do {

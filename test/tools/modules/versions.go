@@ -10,8 +10,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// alone are modules that make test does not compile: they have the versions that their tools come with.
-var alone = []string{"test/tools/etcdbefore", "test/tools/lint", "test/tools/promtool", "test/tools/conformance", "test/tools/kubernetes", "test/bench"}
+// alone are modules that make test does not compile: they have the versions that their tools come with, or what they
+// measure.
+var alone = []string{"test/tools/etcdbefore", "test/tools/lint", "test/tools/promtool", "test/tools/conformance", "test/tools/kubernetes", "test/bench", "test/bench/multicluster"}
 
 // versions gives the modules that are tested the root's versions of what they share with it. A module that has another
 // version of anything below client-go has all that imports it compiled once more, which takes minutes.
