@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -30,14 +31,21 @@ type Options struct {
 	// Warm are objects of the kinds whose informers begin in each cluster when it is engaged, also while another
 	// process works there.
 	Warm []client.Object
+	// EngageTimeout is how long a controller may take to be engaged in a cluster; 0 means 10 s. It waits for the
+	// informers of the cluster, and engages in no other meanwhile. One that takes longer is tried again later.
+	EngageTimeout time.Duration
 }
 
-const defaultRanges = 64
+const (
+	defaultRanges        = 64
+	defaultEngageTimeout = 10 * time.Second
+)
 
 // Coordinator has this process work in its share of all clusters. It is one manager's, and for one Start.
 type Coordinator struct {
-	group *leader.Group
-	warm  []client.Object
+	group    *leader.Group
+	warm     []client.Object
+	patience time.Duration // Options.EngageTimeout
 
 	mu       sync.Mutex
 	awares   []multicluster.Aware
@@ -62,7 +70,7 @@ func New(config *rest.Config, cfg leader.Config, o Options) (*Coordinator, error
 		return nil, fmt.Errorf("mcr: %w", err)
 	}
 	return &Coordinator{
-		group: group, warm: o.Warm,
+		group: group, warm: o.Warm, patience: cmp.Or(o.EngageTimeout, defaultEngageTimeout),
 		clusters: map[multicluster.ClusterName]*engaged{}, inRange: map[int]map[multicluster.ClusterName]*engaged{}, terms: map[int]*term{},
 	}, nil
 }

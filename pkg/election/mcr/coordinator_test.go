@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,10 @@ func (l *ledger) records(who string) mcreconcile.Func {
 	return func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 		l.begin(req.ClusterName, who)
 		defer l.end(req.ClusterName, who)
-		time.Sleep(2 * time.Millisecond)
+		select { // it works for a while, so that others have the time to work beside it
+		case <-ctx.Done():
+		case <-time.After(2 * time.Millisecond):
+		}
 		return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, ctx.Err()
 	}
 }
@@ -117,7 +121,8 @@ func TestARangeIsReleasedWhenItsReconcilesHaveReturned(t *testing.T) {
 		}
 	}
 	until(t, "the reconcile is told", told.Load)
-	time.Sleep(100 * time.Millisecond)
+	// a moment of draining would be seen in any case
+	until(t, "the term waits for it, longer than it should", func() bool { return slices.Contains(a.states(), "quarantined") })
 	if n := l.by("one")["b"]; n != 0 {
 		t.Errorf("b has worked %d times while a did", n)
 	}
@@ -159,6 +164,34 @@ func TestClustersComeAndGo(t *testing.T) {
 	p.provider.add(t, "one")
 	until(t, "one is told of again", func() bool { return f.engaged.Load() > told })
 	p.stop()
+}
+
+// A cluster in which a controller cannot be engaged holds up no other for longer than Options.EngageTimeout.
+func TestAClusterThatHangsDoesNotHoldUpOthers(t *testing.T) {
+	s, l, clusters := newServer(t), newLedger(t), names(20)
+	p := s.newProcess(t, "a").controls(l.records("a"))
+	h := &hanging{at: clusters[7]}
+	p.coordinator.AddAware(h)
+	p.start()
+	p.provider.add(t, clusters...)
+	until(t, "all others are engaged, and that one is tried again", func() bool { return h.engaged.Load() == int32(len(clusters)-1) && h.hung.Load() > 1 })
+	p.stop()
+}
+
+// hanging is aware, and hangs in one cluster.
+type hanging struct {
+	at            multicluster.ClusterName
+	engaged, hung atomic.Int32
+}
+
+func (h *hanging) Engage(ctx context.Context, name multicluster.ClusterName, _ cluster.Cluster) error {
+	if name == h.at {
+		h.hung.Add(1)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	h.engaged.Add(1)
+	return nil
 }
 
 // failing is aware, and fails at first.

@@ -222,7 +222,7 @@ func (s *server) newProcess(t *testing.T, name string, change ...func(*leader.Co
 	}
 	p := &process{t: t, name: name, provider: &provider{ends: map[multicluster.ClusterName]context.CancelFunc{}}, ended: make(chan error, 1)}
 	var err error
-	p.coordinator, err = mcr.New(s.config, cfg, mcr.Options{Ranges: 8})
+	p.coordinator, err = mcr.New(s.config, cfg, mcr.Options{Ranges: 8, EngageTimeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func (p *process) controls(do mcreconcile.Func) *process {
 // start starts the process.
 func (p *process) start() *process {
 	var ctx context.Context
-	ctx, p.end = context.WithCancel(context.Background())
+	ctx, p.end = context.WithCancel(p.t.Context())
 	p.t.Cleanup(func() {
 		p.end()
 		if p.ended != nil {
@@ -258,6 +258,14 @@ func (p *process) start() *process {
 	})
 	go func() { p.ended <- p.manager.Start(ctx) }()
 	return p
+}
+
+// states returns that of each range.
+func (p *process) states() (all []string) {
+	for _, r := range p.coordinator.Group().Ranges().Status().Ranges {
+		all = append(all, r.State)
+	}
+	return all
 }
 
 // stop ends the process in an orderly way.

@@ -2,6 +2,7 @@ package mcr
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -24,7 +25,7 @@ type term struct {
 	reconciles sync.WaitGroup // those that have begun in it
 	changed    chan struct{}  // has something when the clusters of the range may have changed
 
-	// works is where what is aware has been engaged, and retry where that has failed. lead's goroutine owns them.
+	// works says of each cluster what is aware has been told. lead's goroutine owns it.
 	works map[*engaged]*engagement
 }
 
@@ -88,13 +89,14 @@ func (t *term) engage(ctx context.Context) {
 			t.works[e] = w
 		}
 		if ctx.Err() == nil {
-			w.tell(ctx, e, awares)
+			w.tell(ctx, e, awares, t.in.patience)
 		}
 	}
 }
 
-// tell tells all of a cluster that have not been told. If one fails, all are told again after a while.
-func (w *engagement) tell(ctx context.Context, e *engaged, awares []multicluster.Aware) {
+// tell tells all of a cluster that have not been told. If one fails, or takes too long, all are told again after a
+// while.
+func (w *engagement) tell(ctx context.Context, e *engaged, awares []multicluster.Aware, patience time.Duration) {
 	if w.told == len(awares) || time.Now().Before(w.again) {
 		return
 	}
@@ -102,7 +104,12 @@ func (w *engagement) tell(ctx context.Context, e *engaged, awares []multicluster
 		w.ctx, w.end = context.WithCancel(ctx)
 	}
 	for _, aware := range awares[w.told:] {
-		if err := aware.Engage(w.ctx, e.name, e.cluster); err != nil { //nolint:contextcheck // it is made of ctx
+		late := time.AfterFunc(patience, w.end)
+		err := aware.Engage(w.ctx, e.name, e.cluster) //nolint:contextcheck // it is made of ctx
+		if !late.Stop() && ctx.Err() == nil {
+			err = fmt.Errorf("it took longer than %v, see whether the cluster's server answers, and whether its account may list and watch: %w", patience, context.DeadlineExceeded)
+		}
+		if err != nil {
 			w.stop()
 			w.again = time.Now().Add(min(shortestRetry<<min(w.failures, 10), longestRetry))
 			w.failures++

@@ -77,7 +77,7 @@ func New(cfg Config) (*Group, error) {
 		each.Detector = g.contacts
 	}
 	g.cfg = each
-	// the longest name tells what is wrong with any
+	// what is wrong with any of them is said now
 	first, err := g.divide(stage{do: work, of: cfg.Ranges})
 	if err != nil {
 		return nil, err
