@@ -10,10 +10,10 @@ import (
 type Cache[T Object] interface {
 	Synced() <-chan struct{}
 	Get(Key) (T, bool)
-	Page(after Key, n int) []T
+	Page(of Range, after Key, n int) (page []T, next Key)
 	ByIndex(index, value string) []T
-	Recent(visit Handler[T])
-	Follow(Handler[T]) (remove func())
+	Recent(of Range, visit Handler[T])
+	Follow(of Range, h Handler[T]) (remove func())
 	Handlers() int
 }
 
@@ -40,20 +40,21 @@ func (m metadataOf[T]) Get(k Key) (*metav1.PartialObjectMetadata, bool) {
 	return m.one(obj), ok
 }
 
-func (m metadataOf[T]) Page(after Key, n int) []*metav1.PartialObjectMetadata {
-	return m.all(m.of.Page(after, n))
+func (m metadataOf[T]) Page(of Range, after Key, n int) ([]*metav1.PartialObjectMetadata, Key) {
+	page, next := m.of.Page(of, after, n)
+	return m.all(page), next
 }
 
 func (m metadataOf[T]) ByIndex(index, value string) []*metav1.PartialObjectMetadata {
 	return m.all(m.of.ByIndex(index, value))
 }
 
-func (m metadataOf[T]) Recent(visit Handler[*metav1.PartialObjectMetadata]) {
-	m.of.Recent(m.handler(visit))
+func (m metadataOf[T]) Recent(of Range, visit Handler[*metav1.PartialObjectMetadata]) {
+	m.of.Recent(of, m.handler(visit))
 }
 
-func (m metadataOf[T]) Follow(h Handler[*metav1.PartialObjectMetadata]) (remove func()) {
-	return m.of.Follow(m.handler(h))
+func (m metadataOf[T]) Follow(of Range, h Handler[*metav1.PartialObjectMetadata]) (remove func()) {
+	return m.of.Follow(of, m.handler(h))
 }
 
 func (m metadataOf[T]) handler(h Handler[*metav1.PartialObjectMetadata]) Handler[T] {

@@ -63,7 +63,7 @@ func (f *Foreign[T]) Follow(h ForeignHandler[T]) (remove func()) {
 	defer f.mu.Unlock()
 	s := &follower[T]{handler: h, removes: map[string]func(){}}
 	for shard, inf := range f.informers {
-		s.removes[shard] = inf.Follow(s.of(shard))
+		s.removes[shard] = inf.Follow(nil, s.of(shard))
 	}
 	f.followers[s] = struct{}{}
 	return sync.OnceFunc(func() {
@@ -91,18 +91,18 @@ func (f *Foreign[T]) Get(shard string, k Key) (T, bool) {
 }
 
 // Page returns up to n objects of a shard, as Informer.Page does.
-func (f *Foreign[T]) Page(shard string, after Key, n int) []T {
+func (f *Foreign[T]) Page(shard string, after Key, n int) (page []T, next Key) {
 	if inf, ok := f.informer(shard); ok {
-		return inf.Page(after, n)
+		return inf.Page(nil, after, n)
 	}
-	return nil
+	return nil, Key{}
 }
 
 // Recent calls visit with the last changes of each shard, as Informer.Recent does.
 func (f *Foreign[T]) Recent(visit ForeignHandler[T]) {
 	for _, shard := range f.Shards() {
 		if inf, ok := f.informer(shard); ok {
-			inf.Recent(func(old, new T) { visit(shard, old, new) })
+			inf.Recent(nil, func(old, new T) { visit(shard, old, new) })
 		}
 	}
 }

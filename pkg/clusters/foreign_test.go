@@ -55,7 +55,7 @@ func TestObjectsOfDifferentShardsStayApart(t *testing.T) {
 			if obj, ok := foreign.Get(shard, key("root", "a")); !ok || obj.Data["value"] != want {
 				t.Errorf("%s has %v, %v", shard, obj, ok)
 			}
-			if page := foreign.Page(shard, clusters.Key{}, 10); len(page) != 1 {
+			if page, _ := foreign.Page(shard, clusters.Key{}, 10); len(page) != 1 {
 				t.Errorf("%s has %d objects", shard, len(page))
 			}
 		}
@@ -63,7 +63,8 @@ func TestObjectsOfDifferentShardsStayApart(t *testing.T) {
 		removeUS() // its objects live on, so that nobody is told
 		us.Set(configMap("root", "a", "us, changed"))
 		j.expect(t)
-		if _, ok := foreign.Get("us", key("root", "a")); ok || len(foreign.Page("us", clusters.Key{}, 10)) != 0 {
+		page, next := foreign.Page("us", clusters.Key{}, 10)
+		if _, ok := foreign.Get("us", key("root", "a")); ok || len(page) != 0 || next != (clusters.Key{}) {
 			t.Error("a shard that has gone has objects")
 		}
 		if diff := cmp.Diff([]string{"eu"}, foreign.Shards()); diff != "" {

@@ -126,20 +126,20 @@ func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
 	for n, obj := range there {
 		changes[n].new = obj
 	}
-	return i.subscribe(h, changes)
+	return i.subscribe(nil, h, changes)
 }
 
-// Follow calls h with each change from now on, until remove is called, as AddHandler does. It costs the same, however
-// many objects there are. Recent and Page return what came before.
-func (i *Informer[T]) Follow(h Handler[T]) (remove func()) {
+// Follow calls h with each change of a range's objects from now on, until remove is called, as AddHandler does. It
+// costs the same, however many objects there are. Recent and Page return what came before.
+func (i *Informer[T]) Follow(of Range, h Handler[T]) (remove func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.subscribe(h, nil)
+	return i.subscribe(of, h, nil)
 }
 
 // subscribe adds a handler that is called with changes first. The caller holds mu.
-func (i *Informer[T]) subscribe(h Handler[T], changes []change[T]) (remove func()) {
-	s := subscribe(h)
+func (i *Informer[T]) subscribe(of Range, h Handler[T], changes []change[T]) (remove func()) {
+	s := subscribe(of, h)
 	s.push(changes...)
 	i.subscriptions[s] = struct{}{}
 	return sync.OnceFunc(func() {
@@ -178,22 +178,25 @@ func (i *Informer[T]) List(cluster logicalcluster.Name) []T {
 	return i.objects.list(cluster)
 }
 
-// Page returns up to n objects of all clusters with keys greater than after, in the order of their keys. Whoever reads
-// page after page, from the zero Key on, sees each object that exists all the while.
-func (i *Informer[T]) Page(after Key, n int) []T {
+// Page returns up to n objects of a range with keys greater than after, in the order of their keys, and the key after
+// which the next page begins; the zero Key: there is none. A page may have fewer objects, or none, and yet not be the
+// last. Whoever reads page after page, from the zero Key on, sees each object that exists all the while.
+func (i *Informer[T]) Page(of Range, after Key, n int) (page []T, next Key) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	return i.objects.page(after, n)
+	return i.objects.page(of, after, n)
 }
 
-// Recent calls visit with the changes of the last minute since the first list, the oldest first: up to MaxRecent of
-// them.
-func (i *Informer[T]) Recent(visit Handler[T]) {
+// Recent calls visit with the changes of a range's objects in the last minute since the first list, the oldest first.
+// It knows MaxRecent changes of all ranges.
+func (i *Informer[T]) Recent(of Range, visit Handler[T]) {
 	i.mu.RLock()
 	changes := i.recent.list()
 	i.mu.RUnlock()
 	for _, c := range changes {
-		visit(c.old, c.new)
+		if of.Has(c.cluster()) {
+			visit(c.old, c.new)
+		}
 	}
 }
 
@@ -213,16 +216,16 @@ func (i *Informer[T]) become(k Key, obj T) {
 	}
 	i.objects.set(k, obj)
 	if ok && old.GetUID() != obj.GetUID() {
-		i.tell(change[T]{old: old}, change[T]{new: obj})
+		i.tell(k, change[T]{old: old}, change[T]{new: obj})
 		return
 	}
-	i.tell(change[T]{old: old, new: obj})
+	i.tell(k, change[T]{old: old, new: obj})
 }
 
 // begin stores the first obj under k, and tells the handlers. The caller holds mu.
 func (i *Informer[T]) begin(k Key, obj T) {
 	i.objects.set(k, obj)
-	i.tell(change[T]{new: obj})
+	i.tell(k, change[T]{new: obj})
 }
 
 // vanish removes the object under k and tells the handlers that last was its last state. The caller holds mu.
@@ -231,17 +234,19 @@ func (i *Informer[T]) vanish(k Key, last T) {
 		return
 	}
 	i.objects.unset(k)
-	i.tell(change[T]{old: last})
+	i.tell(k, change[T]{old: last})
 }
 
-func (i *Informer[T]) tell(changes ...change[T]) {
+func (i *Informer[T]) tell(of Key, changes ...change[T]) {
 	select {
 	case <-i.synced:
 		i.recent.add(time.Now(), changes...)
 	default: // the first list is no change
 	}
 	for s := range i.subscriptions {
-		s.push(changes...)
+		if s.of.Has(of.Cluster) {
+			s.push(changes...)
+		}
 	}
 }
 

@@ -205,7 +205,7 @@ func TestAFollowerIsToldWhatChangesFromNowOn(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x", "0"))
 		inf := controllertest.Informer(t, source, nil)
 		var told journal
-		remove := inf.Follow(told.handle)
+		remove := inf.Follow(nil, told.handle)
 		told.expect(t)
 		source.Set(configMap("a", "x", "1"))
 		told.expect(t, "changed a|default/x 0 to 1")
@@ -224,13 +224,13 @@ func TestTheLastChangesAreRemembered(t *testing.T) {
 		source.Set(configMap("b", "z", "0"))
 		synctest.Wait()
 		var told journal
-		inf.Recent(told.handle)
+		inf.Recent(nil, told.handle)
 		told.expect(t, "changed a|default/x 0 to 1", "deleted a|default/y 0", "added b|default/z 0")
 		for n := range 3000 {
 			source.Set(configMap("a", "x", fmt.Sprint(n)))
 		}
 		synctest.Wait()
-		inf.Recent(told.handle)
+		inf.Recent(nil, told.handle)
 		if n := len(told.lines); n != 1024 || told.lines[n-1] != "changed a|default/x 2998 to 2999" || told.lines[0] != "changed a|default/x 1975 to 1976" {
 			t.Errorf("%d changes, from %q to %q", n, told.lines[0], told.lines[n-1])
 		}
@@ -238,7 +238,7 @@ func TestTheLastChangesAreRemembered(t *testing.T) {
 		source.Set(configMap("a", "x", "late"))
 		synctest.Wait()
 		told.lines = nil
-		inf.Recent(told.handle)
+		inf.Recent(nil, told.handle)
 		told.expect(t, "changed a|default/x 2999 to late")
 	})
 }
@@ -254,14 +254,14 @@ func TestPagesShowEachObjectThatStays(t *testing.T) {
 		seen := map[clusters.Key]int{}
 		var after clusters.Key
 		for n := 0; ; n++ {
-			page := inf.Page(after, 7)
+			page, next := inf.Page(nil, after, 7)
 			for _, obj := range page {
 				seen[clusters.KeyOf(obj)]++
-				after = clusters.KeyOf(obj)
 			}
-			if len(page) < 7 {
+			if next == (clusters.Key{}) {
 				break
 			}
+			after = next
 			source.Delete(after) // the one that the next page begins behind
 			source.Set(configMap(fmt.Sprintf("c%d", n), "added", ""))
 			synctest.Wait()
@@ -269,6 +269,59 @@ func TestPagesShowEachObjectThatStays(t *testing.T) {
 		for _, obj := range objs {
 			if n := seen[clusters.KeyOf(obj)]; n != 1 {
 				t.Errorf("%s was shown %d times", clusters.KeyOf(obj), n)
+			}
+		}
+	})
+}
+
+// Each range sees its own objects, in pages, in the last changes and in what it follows, and all ranges together see
+// each once.
+func TestRangesShareTheObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 5
+		var objs []*corev1.ConfigMap
+		for k := range 3000 {
+			objs = append(objs, configMap(fmt.Sprintf("c%d", k%1000), fmt.Sprintf("x%d", k), ""))
+		}
+		source := controllertest.NewSource(objs...)
+		inf := controllertest.Informer(t, source, nil)
+		index := func(cluster logicalcluster.Name) int { return int(cluster[len(cluster)-1]-'0') % n }
+		var told [n]journal
+		for k := range n {
+			defer inf.Follow(func(cluster logicalcluster.Name) bool { return index(cluster) == k }, told[k].handle)()
+		}
+		for _, name := range []string{"c0", "c7", "c12"} {
+			source.Set(configMap(name, "new", "1"))
+		}
+		synctest.Wait()
+		seen := map[clusters.Key]int{}
+		for k := range n {
+			of := clusters.Range(func(cluster logicalcluster.Name) bool { return index(cluster) == k })
+			for after, pages := (clusters.Key{}), 0; ; pages++ {
+				page, next := inf.Page(of, after, 7)
+				for _, obj := range page {
+					if seen[clusters.KeyOf(obj)]++; !of.Has(clusters.KeyOf(obj).Cluster) {
+						t.Errorf("range %d sees %s", k, clusters.KeyOf(obj))
+					}
+				}
+				if len(page) > 7 {
+					t.Errorf("a page has %d objects", len(page))
+				}
+				if after = next; next == (clusters.Key{}) {
+					break
+				}
+			}
+			want := map[int][]string{0: {"added c0|default/new 1"}, 2: {"added c7|default/new 1", "added c12|default/new 1"}}[k]
+			told[k].expect(t, want...)
+			inf.Recent(of, told[k].handle)
+			told[k].expect(t, want...)
+		}
+		if len(seen) != len(objs)+3 {
+			t.Errorf("%d objects were seen", len(seen))
+		}
+		for key, times := range seen {
+			if times != 1 {
+				t.Errorf("%s was seen %d times", key, times)
 			}
 		}
 	})

@@ -106,16 +106,39 @@ func (o *objects[T]) list(cluster logicalcluster.Name) []T {
 	return all
 }
 
-// page returns up to n objects with keys greater than after, in the order of their keys.
-func (o *objects[T]) page(after Key, n int) []T {
-	page := make([]T, 0, n)
+// passed is how many objects a page of a range passes over for each that it may have. A page must not take long,
+// because writers wait for it.
+const passed = 16
+
+// page returns up to n objects of a range with keys greater than after, in the order of their keys, and the key after
+// which the next page begins; the zero Key: there is none.
+func (o *objects[T]) page(of Range, after Key, n int) (page []T, next Key) {
+	looks, more := n, false
+	if of != nil {
+		looks *= passed
+	}
+	var cluster logicalcluster.Name
+	in := false
 	o.byKey.AscendGreaterOrEqual(entry[T]{key: after}, func(e entry[T]) bool {
-		if e.key != after {
+		if e.key == after {
+			return true
+		}
+		if more = looks == 0 || len(page) == n; more {
+			return false
+		}
+		looks--
+		if e.key.Cluster != cluster {
+			cluster, in = e.key.Cluster, of.Has(e.key.Cluster)
+		}
+		if next = e.key; in {
 			page = append(page, e.obj)
 		}
-		return len(page) < n
+		return true
 	})
-	return page
+	if !more {
+		next = Key{}
+	}
+	return page, next
 }
 
 func (o *objects[T]) indexed(index, value string) []T {

@@ -1,6 +1,10 @@
 package clusters
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+)
 
 // Handler is called with every change of an informer's objects. old is nil for an object that was added, or that
 // existed when the handler was added. new is nil for an object that was deleted. An object that was deleted and created
@@ -13,8 +17,18 @@ type Handler[T Object] func(old, new T)
 
 type change[T Object] struct{ old, new T }
 
-// subscription delivers changes to one handler.
+// cluster returns the logical cluster of the object that has changed.
+func (c change[T]) cluster() logicalcluster.Name {
+	var none T
+	if any(c.new) == any(none) {
+		return KeyOf(c.old).Cluster
+	}
+	return KeyOf(c.new).Cluster
+}
+
+// subscription delivers the changes of a range's objects to one handler.
 type subscription[T Object] struct {
+	of      Range
 	handler Handler[T]
 
 	mu      sync.Mutex
@@ -25,8 +39,9 @@ type subscription[T Object] struct {
 	stop, done chan struct{}
 }
 
-func subscribe[T Object](h Handler[T]) *subscription[T] {
+func subscribe[T Object](of Range, h Handler[T]) *subscription[T] {
 	s := &subscription[T]{
+		of:      of,
 		handler: h,
 		wake:    make(chan struct{}, 1),
 		stop:    make(chan struct{}),

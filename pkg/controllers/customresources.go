@@ -43,11 +43,11 @@ const livePage = 50
 func (i Informers) LiveCustomResources(ctx context.Context, client metadata.Interface, cluster logicalcluster.Name) ([]Resource, error) {
 	ctx = clusters.With(ctx, cluster)
 	definitions := client.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
-	if err := caughtUp(ctx, definitions, i.Definitions, cluster); err != nil {
+	if _, err := caughtUp(ctx, definitions, i.Definitions, cluster); err != nil {
 		return nil, fmt.Errorf("definitions: %w", err)
 	}
 	bindings := client.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"))
-	if err := caughtUp(ctx, bindings, i.APIBindings, cluster); err != nil {
+	if _, err := caughtUp(ctx, bindings, i.APIBindings, cluster); err != nil {
 		return nil, fmt.Errorf("bindings: %w", err)
 	}
 	for _, b := range i.APIBindings.List(cluster) {
@@ -59,21 +59,21 @@ func (i Informers) LiveCustomResources(ctx context.Context, client metadata.Inte
 }
 
 // LiveBindings returns an error as long as the cache lacks changes of bindings that were made before the call, in any
-// logical cluster. It takes a list of all of them.
-func (i Informers) LiveBindings(ctx context.Context, client metadata.Interface) error {
+// logical cluster, and otherwise the revision up to which it has all of them. It takes a list of all of them.
+func (i Informers) LiveBindings(ctx context.Context, client metadata.Interface) (revision string, err error) {
 	bindings := client.Resource(apisv1alpha2.SchemeGroupVersion.WithResource("apibindings"))
 	return caughtUp(clusters.With(ctx, clusters.Wildcard), bindings, i.APIBindings, "")
 }
 
-// caughtUp returns an error unless the cache has all objects of a live list. cluster is empty if these say themselves
-// where they are.
-func caughtUp[T clusters.Object](ctx context.Context, client metadata.ResourceInterface, cache *clusters.Informer[T], cluster logicalcluster.Name) error {
+// caughtUp returns an error unless the cache has all objects of a live list, and the revision of that. cluster is empty
+// if these say themselves where they are.
+func caughtUp[T clusters.Object](ctx context.Context, client metadata.ResourceInterface, cache *clusters.Informer[T], cluster logicalcluster.Name) (revision string, err error) {
 	list, err := client.List(ctx, metav1.ListOptions{Limit: livePage})
 	if err == nil && list.Continue != "" {
 		list, err = client.List(ctx, metav1.ListOptions{}) // of all, and at least as new
 	}
 	if err != nil {
-		return fmt.Errorf("list: %w", err)
+		return "", fmt.Errorf("list: %w", err)
 	}
 	for n := range list.Items {
 		live := &list.Items[n]
@@ -82,10 +82,10 @@ func caughtUp[T clusters.Object](ctx context.Context, client metadata.ResourceIn
 			key = clusters.KeyOf(live)
 		}
 		if cached, ok := cache.Get(key); !ok || behind(cached, live) {
-			return fmt.Errorf("the cache has not got %s yet", live.Name)
+			return "", fmt.Errorf("the cache has not got %s yet", live.Name)
 		}
 	}
-	return nil
+	return list.ResourceVersion, nil
 }
 
 // behind reports whether a cached object is older than what the server shows.

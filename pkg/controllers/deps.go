@@ -6,6 +6,7 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/fence"
 )
 
@@ -28,6 +29,9 @@ type Deps struct {
 	Token     fence.Token
 	Clients   Clients
 	Informers Informers
+	// Range says for which logical clusters the term is: those of a range, if the shard has several. Loops heed it,
+	// and what a controller keeps or reads of all clusters must, too. Nil: for all.
+	Range clusters.Range
 	// Shards are the other shards of the installation. Nil: the shard is alone.
 	Shards *Shards
 	// Resources are the resources that this server stores, of all groups.

@@ -141,7 +141,7 @@ var layers = []struct {
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/fetch"}},
 	{"pkg/server/terms", []string{"pkg/controllers", "pkg/election", "pkg/election/control", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/server/loopback"}},
 
-	{"pkg/controllers", []string{"pkg/election/control", "pkg/election/fence", "pkg/clusters"}},
+	{"pkg/controllers", []string{"pkg/election/ranges", "pkg/election/control", "pkg/election/fence", "pkg/clusters"}},
 	{"pkg/controllers/loop", []string{"pkg/election/control/loop", "pkg/clusters"}},
 	{"pkg/controllers/controllertest", []string{"pkg/controllers", "pkg/controllers/*", "pkg/election/fence", "pkg/clusters"}},
 	{"pkg/controllers/content", []string{"pkg/controllers", "pkg/clusters"}},

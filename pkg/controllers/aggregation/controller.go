@@ -39,7 +39,7 @@ type controller struct {
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 	c := &controller{roles: deps.Informers.ClusterRoles, kube: deps.Clients.Kube}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool { return c.due(key) != nil })
 	loop.Watch(c.Loop, c.roles, c.aggregating)
 	return c, nil

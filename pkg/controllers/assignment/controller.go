@@ -71,7 +71,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		own: deps.Shard, replica: deps.Replica, others: deps.Others(), logicalClusters: deps.Informers.LogicalClusters,
 		client: deps.Clients.LogicalClusters, events: deps.Clients.Kube.CoreV1().Events(metav1.NamespaceDefault),
 	}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.Needs(func(a assigned) bool { return decide(c.world(a)) != nothing })
 	loop.WatchForeign(c.Loop, c.others.Workspaces, func(shard string, ws *tenancyv1alpha1.Workspace) []assigned {
 		if ws.Labels[clusters.ShardLabel] != c.own || !assignable(ws) {

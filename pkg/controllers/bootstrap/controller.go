@@ -58,12 +58,15 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		ready:           make(chan struct{}),
 		missing:         map[logicalcluster.Name]bool{},
 	}
-	c.Loop = loop.New(Name, len(established), c.establish)
+	c.Loop = loop.New(deps.Range, Name, len(established), c.establish)
 	for cluster := range established {
 		if c.has(cluster) {
 			c.missing[cluster] = true
 			c.Add(cluster)
 		}
+	}
+	if len(c.missing) == 0 { // another range has them
+		close(c.ready)
 	}
 	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		return c.affected(n)
@@ -74,10 +77,10 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	return c, nil
 }
 
-// has reports whether the shard must have a cluster. In an installation only the root shard has root.
+// has reports whether the shard must have a cluster, of this range. In an installation only the root shard has root.
 func (c *controller) has(cluster logicalcluster.Name) bool {
 	_, ok := established[cluster]
-	return ok && (c.root || cluster != clusters.Root)
+	return ok && (c.root || cluster != clusters.Root) && c.Has(cluster)
 }
 
 func (c *controller) affected(obj metav1.Object) []logicalcluster.Name {

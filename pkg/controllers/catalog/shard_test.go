@@ -33,6 +33,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/controllers/controllertest"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
+	"github.com/regent-project/regent/pkg/election/ranges"
 	"github.com/regent-project/regent/pkg/server/apis"
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
@@ -242,15 +243,33 @@ func (s *shard) startInformers(t *testing.T) {
 	}
 }
 
-// lead runs a term of all controllers and returns what ends it.
+// divided is how many ranges the shard has that lead leads: each controller runs several times, as in as many
+// processes.
+const divided = 3
+
+// lead runs a term of all controllers for each range, and returns what ends them.
 func (s *shard) lead(t *testing.T) (end func()) {
+	t.Helper()
+	var ends []func()
+	for k := range divided {
+		ends = append(ends, s.leadRange(t, ranges.Range{Index: k, Of: divided}))
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// leadRange runs a term of all controllers for a range, and returns what ends it.
+func (s *shard) leadRange(t *testing.T, of ranges.Range) (end func()) {
 	t.Helper()
 	registry, err := Registry()
 	if err != nil {
 		t.Fatal(err)
 	}
 	deps := s.deps
-	deps.Clients = s.leader
+	deps.Clients, deps.Range = s.leader, controllers.ClustersOf(of)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

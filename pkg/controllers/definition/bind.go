@@ -18,7 +18,11 @@ func (c *controller) bind(ctx context.Context, of clusters.Key) error {
 		return c.unbind(ctx, b)
 	}
 	defer c.names.lock(of.Cluster)()
-	if b, ok = c.informers.APIBindings.Get(of); !ok || b.DeletionTimestamp != nil || c.behind(b) {
+	if b, ok = c.informers.APIBindings.Get(of); !ok {
+		c.wroteBinding(of, "")
+		return nil
+	}
+	if b.DeletionTimestamp != nil || c.behind(b) {
 		return nil // if there is something to do, an event queues it
 	}
 	d := c.decide(b)
@@ -34,8 +38,6 @@ func (c *controller) bind(ctx context.Context, of clusters.Key) error {
 }
 
 func (c *controller) write(ctx context.Context, of clusters.Key, d decision) error {
-	c.binding.RLock()
-	defer c.binding.RUnlock()
 	var errs []error
 	for _, s := range d.schemas {
 		if c.has(copyOf(s)) {
@@ -48,8 +50,12 @@ func (c *controller) write(ctx context.Context, of clusters.Key, d decision) err
 	}
 	out, err := c.clients.Bindings.UpdateStatus(ctx, d.out, metav1.UpdateOptions{FieldManager: name})
 	if err == nil {
-		c.wroteBinding(of, out)
-		return nil
+		c.wroteBinding(of, out.ResourceVersion)
+		errs = nil
+		for _, s := range d.schemas {
+			errs = append(errs, c.keep(ctx, s))
+		}
+		return errors.Join(errs...)
 	}
 	for _, s := range d.schemas { // they may be of use to nobody now
 		c.Add(key{what: aCopy, of: copyOf(s)})

@@ -56,7 +56,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		informers: deps.Informers, definitions: deps.Informers.Definitions, clients: deps.Clients, metadata: deps.Clients.Metadata,
 		groups: groups{informers: deps.Informers}, others: deps.Others(),
 	}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.By(key.chargedTo)
 	c.watch()
 	return c, nil

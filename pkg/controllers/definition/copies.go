@@ -3,15 +3,13 @@ package definition
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -22,30 +20,35 @@ import (
 // when no binding names it:
 //
 //	no copy --bind: create--> copy, named by nobody --bind: status--> named
-//	named --the last binding goes--> named by nobody --release--> no copy
+//	named --the last binding goes--> named by nobody --release--> unused --release--> no copy
 //
-// A leader that is killed leaves each of these states to the next one, which finds it in its sweep. Two things could
-// delete a copy that a binding has just come to name: a worker beside the one that binds, which the lock keeps out, and
-// a cache that is late. It lacks nothing that leaders before this one wrote, which is asked once in a term; and what
-// this one wrote is kept until the cache shows it. Writes of an earlier leader that come late are refused by the fence.
+// A leader that is killed leaves each of these states to the next one, which finds it in its sweep. Leaders of
+// different ranges bind and release, and know nothing of each other. So a copy is deleted in two steps: first it is
+// marked as unused, then it is asked again who uses it, of a cache that has all that was written until the mark was,
+// and the deletion demands that nobody has changed the copy since. And a leader that has named a copy looks at it live:
+// it takes the mark away, or makes the copy again. A status that was written before the mark is seen by the question;
+// one that was written after it is followed by that look, before which the copy may be away for a moment.
 type copies struct {
-	// binding is read-locked from before a copy is made until the status that names it is written and noted.
-	binding sync.RWMutex
-	// caughtUp says that the cache has shown what was written before this term.
-	caughtUp atomic.Bool
+	// idle are those that no binding is seen to use.
+	idle controllers.Waits[string]
 
 	mu sync.Mutex
-	// named are the copies that a status names which this term has written and the cache has not shown yet.
-	named map[clusters.Key]namedCopies
-	// deleted are the uids of copies that this term has deleted, by name, until the cache shows that they have
-	// gone.
-	deleted map[string]types.UID
+	// written are the versions of the bindings whose status this term has written, until the cache shows them.
+	written map[clusters.Key]string
+	// asked is the revision up to which the cache is known to have all bindings, and when that was asked.
+	asked   string
+	askedAt time.Time
 }
 
-type namedCopies struct {
-	version string
-	names   []string
-}
+// unused is the annotation of a copy that is about to be deleted, because no binding was seen to use it.
+const unused = "internal.apis.kcp.io/unused"
+
+// unusedAfter is how long a copy is left alone that no binding is seen to use: who has made it is about to use it.
+const unusedAfter = time.Second
+
+// askAgain is how long a question may be left to wait that takes a list of all bindings: copies that are marked
+// meanwhile share it.
+const askAgain = time.Second
 
 // makeCopy makes the copy of a schema. It may be there already, if another logical cluster has bound the same schema.
 func (c *controller) makeCopy(ctx context.Context, s resourceSchema, opts metav1.CreateOptions) error {
@@ -66,96 +69,126 @@ func (c *controller) makeCopy(ctx context.Context, s resourceSchema, opts metav1
 	return nil
 }
 
-// has reports whether a copy is there for as long as the caller read-locks binding: the cache shows it, and this term
-// has not deleted it.
+// has reports whether the cache shows a copy.
 func (c *controller) has(of clusters.Key) bool {
-	s, ok := c.informers.APIResourceSchemas.Get(of)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return ok && c.deleted[of.Name] != s.UID
+	_, ok := c.informers.APIResourceSchemas.Get(of)
+	return ok
 }
 
-// noteDeleted notes that a copy with a uid was deleted; empty: that the cache shows it no more.
-func (c *copies) noteDeleted(name string, uid types.UID) {
+// keep makes sure that the copy of a schema stays, after the status of a binding that names it was written.
+func (c *controller) keep(ctx context.Context, s resourceSchema) error {
+	of := copyOf(s)
+	at := clusters.With(ctx, of.Cluster)
+	live, err := c.clients.Schemas.Get(at, of.Name, metav1.GetOptions{})
+	if err == nil && isUnused(live) {
+		_, err = c.clients.Schemas.Update(at, marked(live, false), metav1.UpdateOptions{FieldManager: name})
+	}
+	if apierrors.IsNotFound(err) {
+		return c.makeCopy(ctx, s, metav1.CreateOptions{FieldManager: name})
+	}
+	if err != nil {
+		return fmt.Errorf("keep the copy of schema %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+func isUnused(s resourceSchema) bool { return s.Annotations[unused] != "" }
+
+// marked returns a copy with the mark or without it.
+func marked(s resourceSchema, so bool) resourceSchema {
+	out := s.DeepCopy()
+	delete(out.Annotations, unused)
+	if so {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, unused, "true")
+	}
+	return out
+}
+
+// wroteBinding notes that the status of a binding was written, at a version; empty: that the binding has gone.
+func (c *copies) wroteBinding(of clusters.Key, version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if uid == "" {
-		delete(c.deleted, name)
+	if version == "" {
+		delete(c.written, of)
 		return
 	}
-	if c.deleted == nil {
-		c.deleted = map[string]types.UID{}
+	if c.written == nil {
+		c.written = map[clusters.Key]string{}
 	}
-	c.deleted[name] = uid
-}
-
-// wroteBinding notes which copies a status names that was written.
-func (c *copies) wroteBinding(of clusters.Key, b binding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.named == nil {
-		c.named = map[clusters.Key]namedCopies{}
-	}
-	now := namedCopies{version: b.ResourceVersion}
-	for n := range b.Status.BoundResources {
-		now.names = append(now.names, clusters.BoundSchemaKey(&b.Status.BoundResources[n]).Name)
-	}
-	c.named[of] = now
+	c.written[of] = version
 }
 
 // behind reports whether the cache has not got what this term has written of a binding.
 func (c *copies) behind(b binding) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	written, ok := c.named[clusters.KeyOf(b)]
-	return ok && olderThan(b, written.version)
+	of := clusters.KeyOf(b)
+	version, ok := c.written[of]
+	if ok && !isOlder(b.GetResourceVersion(), version) {
+		delete(c.written, of)
+		return false
+	}
+	return ok
 }
 
-func olderThan(obj metav1.Object, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), version)
+// isOlder reports whether a version is older than another. It is not if they cannot be compared.
+func isOlder(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order < 0
 }
 
-// inUse reports whether a binding names a copy, by the cache or by what was written since.
+// inUse reports whether a binding names a copy, by the cache.
 func (c *controller) inUse(copyName string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for of, written := range c.named {
-		b, ok := c.informers.APIBindings.Get(of)
-		// what is not there any more has gone: it was there when its status was written
-		if !ok || !olderThan(b, written.version) {
-			delete(c.named, of)
-			continue
-		}
-		if slices.Contains(written.names, copyName) {
-			return true
-		}
-	}
 	return len(c.informers.APIBindings.ByIndex(controllers.ByBoundSchema, copyName)) > 0
 }
 
-// release deletes a copy that no binding names.
+// release takes the step that is next for a copy: nothing, the mark, or the deletion.
 func (c *controller) release(ctx context.Context, of clusters.Key) error {
 	s, ok := c.informers.APIResourceSchemas.Get(of)
-	if !ok {
-		c.noteDeleted(of.Name, "")
+	used := ok && c.inUse(of.Name)
+	switch {
+	case !ok, used && !isUnused(s):
+		c.idle.Forget(of.Name)
+		return nil
+	case !used && !c.idle.Overdue(of.Name, unusedAfter):
+		c.AddAfter(key{what: aCopy, of: of}, unusedAfter)
+		return nil
+	case used, !isUnused(s):
+		_, err := c.clients.Schemas.Update(ctx, marked(s, !used), metav1.UpdateOptions{FieldManager: name})
+		return unlessChanged(err)
+	}
+	if pause, err := c.ask(ctx, s.ResourceVersion); err != nil {
+		return fmt.Errorf("who uses schema %s: %w", of.Name, err)
+	} else if pause > 0 {
+		c.AddAfter(key{what: aCopy, of: of}, pause)
 		return nil
 	}
 	if c.inUse(of.Name) {
-		return nil
+		return c.release(ctx, of)
 	}
-	if !c.caughtUp.Load() {
-		if err := c.informers.LiveBindings(ctx, c.metadata); err != nil {
-			return fmt.Errorf("who uses schema %s: %w", of.Name, err)
-		}
-		c.caughtUp.Store(true)
+	return unlessChanged(c.clients.Schemas.Delete(ctx, of.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion},
+	}))
+}
+
+// ask makes sure that the cache has all that was written of bindings up to a revision. It returns how long that
+// question has to wait, if it was asked just now.
+func (c *controller) ask(ctx context.Context, revision string) (pause time.Duration, err error) {
+	c.mu.Lock()
+	asked, at := c.asked, c.askedAt
+	c.mu.Unlock()
+	if asked != "" && !isOlder(asked, revision) {
+		return 0, nil
 	}
-	c.binding.Lock()
-	defer c.binding.Unlock()
-	if c.inUse(of.Name) {
-		return nil
+	if pause := askAgain - time.Since(at); pause > 0 {
+		return pause, nil
 	}
-	c.noteDeleted(of.Name, s.UID) // also if nobody knows what has come of it
-	err := c.clients.Schemas.Delete(ctx, of.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID}})
-	return unlessChanged(err)
+	asked, err = c.informers.LiveBindings(ctx, c.metadata)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.askedAt = time.Now()
+	if err == nil {
+		c.asked = asked
+	}
+	return 0, err
 }

@@ -110,8 +110,8 @@ func (c *controller) take(d *decision, s resourceSchema, identity string) {
 	})
 	if n >= 0 && (*all)[n].Schema.UID == string(s.UID) {
 		(*all)[n].Schema.Name, (*all)[n].Schema.IdentityHash = s.Name, identity
-		// somebody has deleted the copy by hand, or the cache has not got it
-		if _, there := c.informers.BoundSchema(&(*all)[n]); !there {
+		// somebody has deleted the copy by hand, or is about to, or the cache has not got it
+		if kept, there := c.informers.BoundSchema(&(*all)[n]); !there || isUnused(kept) {
 			d.schemas = append(d.schemas, s)
 		}
 		return

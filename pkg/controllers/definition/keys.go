@@ -41,6 +41,15 @@ func (k key) chargedTo() string {
 	return k.of.Cluster.String()
 }
 
+// LogicalCluster implements loop.Clustered. What another shard is asked for, each range asks for itself: its bindings
+// are decided by it.
+func (k key) LogicalCluster() logicalcluster.Name {
+	if k.shard != "" {
+		return ""
+	}
+	return k.of.Cluster
+}
+
 // String is for logs.
 func (k key) String() string {
 	switch k.what {
@@ -65,14 +74,18 @@ type (
 func (c *controller) watch() {
 	loop.Watch(c.Loop, c.definitions, c.changed)
 	loop.Watch(c.Loop, c.informers.APIBindings, c.concerned)
-	loop.Watch(c.Loop, c.informers.APIResourceSchemas, c.concernedBySchema)
-	loop.Follow(c.Loop, c.informers.APIExports, func(e *apisv1alpha2.APIExport) []key { return c.bindingsOf(clusters.KeyOf(e)) })
+	loop.Watch(c.Loop, c.informers.APIResourceSchemas, copyKeys)
+	loop.FollowAll(c.Loop, c.informers.APIResourceSchemas, c.concernedBySchema)
+	if copies := (key{what: aCopy, of: clusters.Key{Cluster: clusters.BoundSchemas}}); c.Has(copies) {
+		loop.FollowAll(c.Loop, c.informers.APIBindings, usedCopies)
+	}
+	loop.FollowAll(c.Loop, c.informers.APIExports, func(e *apisv1alpha2.APIExport) []key { return c.bindingsOf(clusters.KeyOf(e)) })
 	loop.Follow(c.Loop, c.informers.CustomObjects, c.waiting)
 	c.followShards()
 }
 
-// concerned returns whom a binding concerns: itself, the definitions and the bindings that may want its names, the
-// copies that it uses, and its export if another shard has that.
+// concerned returns whom a binding concerns in its own cluster: itself, the definitions and the bindings that may want
+// its names; and its export if another shard has that.
 func (c *controller) concerned(b binding) []key {
 	of := clusters.KeyOf(b)
 	keys := append(c.lacking(of.Cluster), key{what: aBinding, of: of})
@@ -81,9 +94,25 @@ func (c *controller) concerned(b binding) []key {
 	}
 	for n := range b.Status.BoundResources {
 		r := &b.Status.BoundResources[n]
-		keys = append(keys, key{what: aGroup, of: clusters.Key{Cluster: of.Cluster, Name: r.Group}}, key{what: aCopy, of: clusters.BoundSchemaKey(r)})
+		keys = append(keys, key{what: aGroup, of: clusters.Key{Cluster: of.Cluster, Name: r.Group}})
 	}
 	return keys
+}
+
+// usedCopies returns the copies that a binding uses.
+func usedCopies(b binding) (keys []key) {
+	for n := range b.Status.BoundResources {
+		keys = append(keys, key{what: aCopy, of: clusters.BoundSchemaKey(&b.Status.BoundResources[n])})
+	}
+	return keys
+}
+
+// copyKeys returns the key of a schema that is a copy.
+func copyKeys(s resourceSchema) []key {
+	if of := clusters.KeyOf(s); of.Cluster == clusters.BoundSchemas {
+		return []key{{what: aCopy, of: of}}
+	}
+	return nil
 }
 
 // lacking returns the bindings of a cluster that could not bind everything.
@@ -107,8 +136,8 @@ func (c *controller) bindingsOf(export clusters.Key) (keys []key) {
 	return keys
 }
 
-// concernedBySchema returns whom a schema concerns: the bindings of exports that name it. A copy concerns itself, and
-// who may have waited for it to come into the cache.
+// concernedBySchema returns whom a schema concerns: the bindings of exports that name it, and of a copy who may have
+// waited for it to come into the cache.
 func (c *controller) concernedBySchema(s resourceSchema) (keys []key) {
 	of := clusters.KeyOf(s)
 	if of.Cluster != clusters.BoundSchemas {
@@ -119,7 +148,6 @@ func (c *controller) concernedBySchema(s resourceSchema) (keys []key) {
 		}
 		return keys
 	}
-	keys = append(keys, key{what: aCopy, of: of})
 	for _, b := range c.informers.APIBindings.ByIndex(controllers.ByBoundSchema, of.Name) {
 		at := clusters.KeyOf(b)
 		keys = append(keys, key{what: aBinding, of: at}, key{what: aGroup, of: clusters.Key{Cluster: at.Cluster, Name: s.Spec.Group}})

@@ -139,11 +139,13 @@ func offerOf(b binding) (of key, foreign bool) {
 	return key{what: anOffer, of: controllers.ExportOf(b), shard: shard}, shard != ""
 }
 
-// takers returns the bindings of an export of another shard.
+// takers returns the bindings of the range of an export of another shard.
 func (c *controller) takers(of key) (keys []key) {
 	for _, b := range c.informers.APIBindings.ByIndex(controllers.ByExport, of.of.String()) {
-		if at, foreign := offerOf(b); foreign && at == of {
-			keys = append(keys, key{what: aBinding, of: clusters.KeyOf(b)})
+		if k := (key{what: aBinding, of: clusters.KeyOf(b)}); c.Has(k) {
+			if at, foreign := offerOf(b); foreign && at == of {
+				keys = append(keys, k)
+			}
 		}
 	}
 	return keys
@@ -156,10 +158,11 @@ func (c *controller) followShards() {
 			defer c.Contain("event handler")
 			c.offers.doubt(shard)
 			for _, b := range c.informers.APIBindings.ByIndex(controllers.ByExportShard, shard) {
-				if of, _ := offerOf(b); heard {
+				k := key{what: aBinding, of: clusters.KeyOf(b)}
+				if of, _ := offerOf(b); heard && c.Has(k) {
 					c.Add(of)
-				} else if !conditions.IsTrue(b, apisv1alpha2.InitialBindingCompleted) {
-					c.Add(key{what: aBinding, of: clusters.KeyOf(b)})
+				} else if !heard && !conditions.IsTrue(b, apisv1alpha2.InitialBindingCompleted) {
+					c.Add(k)
 				}
 			}
 		})

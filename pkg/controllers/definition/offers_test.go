@@ -241,42 +241,6 @@ func TestAnExportIsReadAsLongAsABindingNamesIt(t *testing.T) {
 	}
 }
 
-// A copy that this term has deleted is made again, though the cache still shows it.
-func TestACopyIsMadeUnlessItIsThere(t *testing.T) {
-	synctest.Test(t, aCopyIsMade)
-}
-
-func aCopyIsMade(t *testing.T) {
-	k := taking(t)
-	copied := &apisv1alpha1.APIResourceSchema{ObjectMeta: metav1.ObjectMeta{Name: "ux.parcels.example.com", UID: "c1", Annotations: map[string]string{logicalcluster.AnnotationKey: clusters.BoundSchemas.String()}}}
-	of := clusters.KeyOf(copied)
-	if k.has(of) {
-		t.Error("a copy is there that nobody has made")
-	}
-	schemas := controllertest.NewSource(copied)
-	k.informers.APIResourceSchemas = controllertest.Informer(t, schemas, controllers.OwnerIndexers[resourceSchema]())
-	controllertest.Run(t, k.informers.APIResourceSchemas)
-	if !k.has(of) {
-		t.Error("the cache shows it, and it is not there")
-	}
-	k.noteDeleted(of.Name, "c1")
-	if k.has(of) {
-		t.Error("it was deleted, and is there")
-	}
-	schemas.Delete(of)
-	synctest.Wait()
-	if err := k.release(t.Context(), of); err != nil || len(k.deleted) != 0 {
-		t.Errorf("the cache shows it no more, and it is not forgotten: %v (%v)", k.deleted, err)
-	}
-	again := copied.DeepCopy()
-	again.UID = "c2"
-	k.noteDeleted(of.Name, "c1")
-	schemas.Set(again)
-	if synctest.Wait(); !k.has(of) {
-		t.Error("another one was made, and is not there")
-	}
-}
-
 // It has found nothing that is known of the export, and waits to be told.
 func TestABindingThatComesWhileItsExportIsReadIsNotForgotten(t *testing.T) {
 	synctest.Test(t, aBindingComes)

@@ -56,7 +56,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		resources: deps.Resources,
 		kinds:     map[schema.GroupKind]controllers.Resource{},
 	}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.Needs(c.needs)
 	for _, r := range deps.Resources {
 		inf, ok := c.informers[r.GVR]
@@ -68,7 +68,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	}
 	loop.Follow(c.Loop, deps.Informers.Definitions, c.ofDefinition)
 	loop.Follow(c.Loop, deps.Informers.APIBindings, c.ofBinding)
-	loop.Follow(c.Loop, deps.Informers.APIResourceSchemas, c.ofSchema)
+	loop.FollowAll(c.Loop, deps.Informers.APIResourceSchemas, c.ofSchema)
 	loop.WatchDue(c.Loop, c.custom, func(obj *clusters.CustomObject) []node { return c.observe(customNode(obj), clusters.Metadata(obj)) },
 		func(obj *clusters.CustomObject) bool { return concerns(clusters.Metadata(obj)) })
 	return c, nil

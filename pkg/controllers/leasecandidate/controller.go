@@ -59,7 +59,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	for _, obj := range c.candidates.List(clusters.Wildcard) {
 		c.old[obj.UID] = true
 	}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	loop.Watch(c.Loop, c.candidates, func(c *coordinationv1beta1.LeaseCandidate) []clusters.Key {
 		return []clusters.Key{controllers.LeaseOf(c)}
 	})

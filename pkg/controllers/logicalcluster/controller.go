@@ -58,7 +58,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 			c.everything = append(c.everything, r)
 		}
 	}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.Needs(func(cluster logicalcluster.Name) bool {
 		lc, ok := c.cached(cluster)
 		return ok && c.due(lc)
@@ -66,7 +66,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	loop.WatchDue(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
 		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
 	}, c.due)
-	loop.Follow(c.Loop, deps.Informers.Workspaces, c.related)
+	loop.FollowAll(c.Loop, deps.Informers.Workspaces, c.related)
 	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		if !slices.Contains(clusters.Namespaces, n.Name) {
 			return nil

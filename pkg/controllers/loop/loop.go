@@ -3,6 +3,7 @@ package loop
 
 import (
 	"context"
+	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -13,8 +14,14 @@ import (
 	"github.com/regent-project/regent/pkg/election/control/loop"
 )
 
-// Loop is control/loop's.
-type Loop[K comparable] = loop.Loop[K]
+// Loop is control/loop's, for the keys of a range. Each key belongs to the range of the logical cluster that it names:
+// it is a clusters.Key, the name of a cluster, or Clustered. Other keys are of the shard as a whole, and belong to the
+// range of its own clusters. Keys of other ranges are dropped, whoever adds them: these have a leader of their own.
+type Loop[K comparable] struct {
+	*loop.Loop[K]
+	of clusters.Range
+	at func(K) logicalcluster.Name
+}
 
 // Source is control/loop's.
 type Source[K comparable] = loop.Source[K]
@@ -23,48 +30,70 @@ type Source[K comparable] = loop.Source[K]
 const turn = 20 * time.Second
 
 // New returns a loop that calls reconcile from a number of workers. See control/loop. Logical clusters take turns, and
-// whatever hangs for one of them leaves workers to the others (I18). A key is charged to the cluster that it names: it
-// is a clusters.Key, the name of a cluster, or Clustered. Other keys are of the shard: nobody tells them apart, unless
-// the loop's By says how.
+// whatever hangs for one of them leaves workers to the others (I18). A key is charged to the cluster to which it
+// belongs, unless the loop's By says otherwise.
 //
 // A reconcile has a deadline: nobody is worked for longer in one turn, whatever hangs, and however many objects there
 // are. What it has not done then it does in its next turn. So it must come further each time.
-func New[K comparable](name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
-	l := loop.New(name, workers, reconcile)
+func New[K comparable](of clusters.Range, name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
+	l := &Loop[K]{loop.New(name, workers, reconcile), of, clusterOf[K]()}
 	l.Within(turn)
-	var none K
-	switch any(none).(type) {
-	case clusters.Key:
-		l.By(func(k K) string { return any(k).(clusters.Key).Cluster.String() })
-	case logicalcluster.Name:
-		l.By(func(k K) string { return any(k).(logicalcluster.Name).String() })
-	case Clustered:
-		l.By(func(k K) string { return any(k).(Clustered).LogicalCluster().String() })
-	}
+	l.By(func(k K) string { return l.at(k).String() })
 	return l
 }
 
-// Clustered is a key of something in a logical cluster.
+// Clustered is a key of something in a logical cluster. Without one it belongs to whichever range it is added to.
 type Clustered interface{ LogicalCluster() logicalcluster.Name }
 
-// Watch makes every change of an informer's object queue the keys of its old and its new state, and the sweep the keys
-// of all objects. Run waits until the informer is synced. Call Watch before Run.
+// clusterOf returns a function that returns the cluster to which a key belongs.
+func clusterOf[K comparable]() func(K) logicalcluster.Name {
+	var none K
+	switch any(none).(type) {
+	case clusters.Key:
+		return func(k K) logicalcluster.Name { return any(k).(clusters.Key).Cluster }
+	case logicalcluster.Name:
+		return func(k K) logicalcluster.Name { return any(k).(logicalcluster.Name) }
+	case Clustered:
+		return func(k K) logicalcluster.Name { return any(k).(Clustered).LogicalCluster() }
+	}
+	return func(K) logicalcluster.Name { return clusters.SystemShards }
+}
+
+// Has reports whether a key belongs to the loop's range.
+func (l *Loop[K]) Has(k K) bool {
+	at := l.at(k)
+	return at.Empty() || l.of.Has(at)
+}
+
+// Add queues a key now, if it belongs to the range.
+func (l *Loop[K]) Add(k K) { l.AddAfter(k, 0) }
+
+// AddAfter queues a key after a delay, if it belongs to the range.
+func (l *Loop[K]) AddAfter(k K, delay time.Duration) {
+	if l.Has(k) {
+		l.Loop.AddAfter(k, delay)
+	}
+}
+
+// Watch makes every change of an object of the range queue the keys of its old and its new state, and the sweep the
+// keys of all of these objects. Run waits until the informer is synced. Call Watch before Run.
 func Watch[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
 	WatchDue(l, inf, keys, func(T) bool { return true })
 }
 
-// WatchDue is Watch with a sweep that leaves out objects. It gives each object of the cache to due, which says whether
+// WatchDue is Watch with a sweep that leaves out objects. It gives each object of the range to due, which says whether
 // anything is to be done about its keys. due must agree with the loop's Needs. Needs alone would have to find each of a
 // million objects again by its key.
 func WatchDue[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K, due func(T) bool) {
-	s := followed(l, inf, keys)
+	s := followed(l, l.of, inf, keys)
 	s.Pages = func(yield func(int, []K) bool) {
-		walk(inf.Page, func(obj T) []K {
+		page := func(after clusters.Key, n int) ([]T, clusters.Key) { return inf.Page(l.of, after, n) }
+		l.walk(pages(page, func(obj T) []K {
 			if !due(obj) {
 				return nil
 			}
 			return keys(obj)
-		}, yield)
+		}), yield)
 	}
 	l.On(s)
 }
@@ -72,21 +101,35 @@ func WatchDue[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T]
 // Follow is Watch without the sweep: it is for an informer whose objects' keys the sweep finds through another one, or
 // that Add has queued. The last changes before Run queue their keys, too.
 func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
-	l.On(followed(l, inf, keys))
+	l.On(followed(l, l.of, inf, keys))
 }
 
-func followed[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) Source[K] {
-	each := func(old, new T, add func(K)) { eachOf(old, new, keys, add) }
+// FollowAll is Follow for an informer whose objects have keys of other logical clusters: it follows the objects of all
+// ranges.
+func FollowAll[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
+	l.On(followed(l, nil, inf, keys))
+}
+
+func followed[K comparable, T clusters.Object](l *Loop[K], of clusters.Range, inf clusters.Cache[T], keys func(T) []K) Source[K] {
 	return Source[K]{
 		Name:   "informer of " + reflect.TypeFor[T]().String(),
 		Synced: inf.Synced(),
 		Register: func() func() {
-			return inf.Follow(func(old, new T) {
+			return inf.Follow(of, func(old, new T) {
 				defer l.Contain("event handler")
-				each(old, new, l.Add)
+				eachOf(old, new, keys, l.Add)
 			})
 		},
-		Recent: func(add func(K)) { inf.Recent(func(old, new T) { each(old, new, add) }) },
+		Recent: func(add func(K)) { inf.Recent(of, func(old, new T) { eachOf(old, new, keys, l.own(add)) }) },
+	}
+}
+
+// own returns a function that calls add with the keys that belong to the range.
+func (l *Loop[K]) own(add func(K)) func(K) {
+	return func(k K) {
+		if l.Has(k) {
+			add(k)
+		}
 	}
 }
 
@@ -113,18 +156,29 @@ func eachOf[K comparable, T clusters.Object](old, new T, keys func(T) []K, add f
 // pageSize is how many objects the sweep reads at a time.
 const pageSize = 64
 
-// walk reads page after page and yields the objects' keys, until there are no more objects or yield returns false.
-func walk[K comparable, T clusters.Object](read func(after clusters.Key, n int) []T, keys func(T) []K, yield func(int, []K) bool) {
-	var after clusters.Key
-	for {
-		page := read(after, pageSize)
-		var found []K
-		for _, obj := range page {
-			found = append(found, keys(obj)...)
+// pages returns the objects of all pages, as numbers and keys of each page.
+func pages[K comparable, T clusters.Object](read func(after clusters.Key, n int) (page []T, next clusters.Key), keys func(T) []K) iter.Seq2[int, []K] {
+	return func(yield func(int, []K) bool) {
+		for after := (clusters.Key{}); ; {
+			page, next := read(after, pageSize)
+			var found []K
+			for _, obj := range page {
+				found = append(found, keys(obj)...)
+			}
+			if !yield(len(page), found) || next == (clusters.Key{}) {
+				return
+			}
+			after = next
 		}
-		if !yield(len(page), found) || len(page) < pageSize {
-			return
-		}
-		after = clusters.KeyOf(page[len(page)-1])
 	}
+}
+
+// walk yields page after page with those keys that belong to the range. It returns false if yield does.
+func (l *Loop[K]) walk(all iter.Seq2[int, []K], yield func(int, []K) bool) bool {
+	for objects, keys := range all {
+		if !yield(objects, slices.DeleteFunc(keys, func(k K) bool { return !l.Has(k) })) {
+			return false
+		}
+	}
+	return true
 }

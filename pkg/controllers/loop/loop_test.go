@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,7 +66,7 @@ func TestAChangeQueuesTheKeysOfBothStates(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x"), configMap("b", "x"))
 		inf := controllertest.Informer(t, source, nil)
 		var done record[string]
-		l := loop.New("test", 1, done.reconcile)
+		l := loop.New(nil, "test", 1, done.reconcile)
 		loop.Watch(l, inf, func(c *corev1.ConfigMap) []string {
 			return []string{clusters.KeyOf(c).Cluster.String() + c.Labels["group"]}
 		})
@@ -101,7 +102,7 @@ func TestTheSweepLeavesOutWhatIsNotDue(t *testing.T) {
 		source := controllertest.NewSource(due, configMap("b", "x"))
 		inf := controllertest.Informer(t, source, nil)
 		var done record[clusters.Key]
-		l := loop.New("test", 1, done.reconcile)
+		l := loop.New(nil, "test", 1, done.reconcile)
 		loop.WatchDue(l, inf, keys, func(c *corev1.ConfigMap) bool { return c.Labels["due"] != "" })
 		stop := start(t.Context(), l)
 		if got := done.take(); len(got) != 1 || got[0].Cluster != "a" {
@@ -123,7 +124,7 @@ func TestNothingIsReconciledBeforeTheCachesAreSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := clusters.NewInformer[*corev1.ConfigMap](controllertest.NewSource(configMap("a", "x")), nil)
 		var done record[clusters.Key]
-		l := loop.New("test", 1, done.reconcile)
+		l := loop.New(nil, "test", 1, done.reconcile)
 		loop.Watch(l, inf, keys)
 		early := clusters.Key{Cluster: "c", Name: "early"}
 		l.Add(early)
@@ -153,7 +154,7 @@ func TestRunReturnsAfterItsWorkers(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x"))
 		inf := controllertest.Informer(t, source, nil)
 		release := make(chan struct{})
-		l := loop.New("test", 3, func(context.Context, clusters.Key) error {
+		l := loop.New(nil, "test", 3, func(context.Context, clusters.Key) error {
 			<-release // does not look at its context
 			return nil
 		})
@@ -204,7 +205,7 @@ func TestAPanicEndsTheLoopAndNotTheProcess(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source := controllertest.NewSource(c.object)
 				inf := controllertest.Informer(t, source, nil)
-				l := loop.New("test", 2, c.reconcile)
+				l := loop.New(nil, "test", 2, c.reconcile)
 				loop.Watch(l, inf, c.keys)
 				ended := make(chan error, 1)
 				go func() { ended <- l.Run(t.Context()) }()
@@ -221,4 +222,52 @@ func TestAPanicEndsTheLoopAndNotTheProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each key is reconciled by the range of its cluster, whichever object queues it, and by no other.
+func TestAKeyIsOfTheRangeOfItsCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refers := configMap("a", "refers")
+		refers.Labels = map[string]string{"to": "b"}
+		source := controllertest.NewSource(refers, configMap("b", "x"))
+		inf := controllertest.Informer(t, source, nil)
+		both := func(c *corev1.ConfigMap) (keys []logicalcluster.Name) {
+			keys = append(keys, clusters.KeyOf(c).Cluster)
+			if to := c.Labels["to"]; to != "" {
+				keys = append(keys, logicalcluster.Name(to))
+			}
+			return keys
+		}
+		var done [3]record[logicalcluster.Name]
+		var whole record[string]
+		expect := func(when string, want ...[]logicalcluster.Name) {
+			for k, names := range want {
+				got := done[k].take()
+				slices.Sort(got)
+				if !slices.Equal(slices.Compact(got), names) {
+					t.Errorf("%s, range %d has reconciled %v, want %v", when, k, got, names)
+				}
+			}
+		}
+		for k, name := range []logicalcluster.Name{"a", "b", clusters.SystemShards} {
+			of := clusters.Range(func(cluster logicalcluster.Name) bool { return cluster == name })
+			l := loop.New(of, "test", 1, done[k].reconcile)
+			loop.Watch(l, inf, both)
+			loop.FollowAll(l, inf, both)
+			l.Add("b")
+			l.AddAfter("a", 0)
+			defer start(t.Context(), l)() //nolint:errcheck // it ends with the test
+			w := loop.New(of, "test", 1, whole.reconcile)
+			w.Add("of the shard, for " + name.String())
+			defer start(t.Context(), w)() //nolint:errcheck // it ends with the test
+		}
+		expect("at first", []logicalcluster.Name{"a"}, []logicalcluster.Name{"b"}, nil)
+		if got := whole.take(); !slices.Equal(got, []string{"of the shard, for " + clusters.SystemShards.String()}) {
+			t.Errorf("what is of the shard was reconciled: %v", got)
+		}
+		source.Set(refers)
+		expect("after a change", []logicalcluster.Name{"a"}, []logicalcluster.Name{"b"}, nil)
+		source.Delete(clusters.KeyOf(refers))
+		expect("after a deletion", []logicalcluster.Name{"a"}, []logicalcluster.Name{"b"}, nil)
+	})
 }

@@ -38,7 +38,7 @@ func TestNoClusterTakesTheTermFromOthersI18(t *testing.T) {
 				inf := controllertest.Informer(t, source, nil)
 				var mu sync.Mutex
 				forGood, tries, done := make(chan struct{}), 0, make(chan clusters.Key, 1)
-				l := loop.New("test", 4, func(ctx context.Context, k clusters.Key) error {
+				l := loop.New(nil, "test", 4, func(ctx context.Context, k clusters.Key) error {
 					if k.Cluster != "hog" {
 						done <- k
 						return nil

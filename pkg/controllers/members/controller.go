@@ -52,7 +52,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		logicalClusters: deps.Informers.LogicalClusters,
 		client:          deps.Clients.Shards,
 	}
-	c.Loop = loop.New(name, 1, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, 1, c.reconcile)
 	nameOf := func(s *corev1alpha1.Shard) []string { return []string{s.Name} }
 	loop.Watch(c.Loop, c.shards, nameOf)
 	loop.WatchForeign(c.Loop, c.others.Members, func(shard string, s *corev1alpha1.Shard) []string {
@@ -61,8 +61,11 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		}
 		return nameOf(s)
 	})
+	if !c.Has(c.own.name) { // another range has what is the shard's
+		return c, nil
+	}
 	c.On(loop.Source[string]{Synced: c.logicalClusters.Synced(), Register: func() (remove func()) {
-		return c.logicalClusters.Follow(func(old, new *corev1alpha1.LogicalCluster) {
+		return c.logicalClusters.Follow(nil, func(old, new *corev1alpha1.LogicalCluster) {
 			if old == nil || new == nil {
 				c.AddAfter(c.own.name, countEvery)
 			}

@@ -53,7 +53,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		informers:       deps.Informers,
 		content:         content.Of(deps.Resources, func(r controllers.Resource) bool { return r.Namespaced }),
 	}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool {
 		namespace, ok := c.namespaces.Get(key)
 		return ok && terminating(namespace)

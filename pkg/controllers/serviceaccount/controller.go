@@ -63,7 +63,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	if c.accounts == nil {
 		return nil, fmt.Errorf("serviceaccounts have no metadata informer: the server must run one for each resource it stores")
 	}
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool { return c.lacks(key).any() })
 	loop.Watch(c.Loop, c.namespaces, func(n *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(n)} })
 	loop.WatchDue(c.Loop, c.logicalClusters, ofBuiltIn, func(lc *corev1alpha1.LogicalCluster) bool {

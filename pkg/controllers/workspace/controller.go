@@ -68,7 +68,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		others:          deps.Others(),
 	}
 	c.shards = newShards(deps.Shard, deps.Informers, c.others)
-	c.Loop = loop.New(name, workers, c.reconcile)
+	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.Needs(func(key clusters.Key) bool {
 		ws, ok := c.workspaces.Get(key)
 		return ok && c.due(ws)
@@ -76,7 +76,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	loop.WatchDue(c.Loop, c.workspaces, func(ws *tenancyv1alpha1.Workspace) []clusters.Key {
 		return []clusters.Key{clusters.KeyOf(ws)}
 	}, c.due)
-	loop.Follow(c.Loop, c.logicalClusters, c.affected)
+	loop.FollowAll(c.Loop, c.logicalClusters, c.affected)
 	loop.WatchForeign(c.Loop, c.others.LogicalClusters, func(_ string, lc *corev1alpha1.LogicalCluster) []clusters.Key { return owners(lc) })
 	c.followShards(deps.Informers.Shards)
 	return c, nil
@@ -92,7 +92,7 @@ func (c *controller) due(ws *tenancyv1alpha1.Workspace) bool {
 // followShards queues what waits for a shard when something changes about shards.
 func (c *controller) followShards(members clusters.Cache[*corev1alpha1.Shard]) {
 	all := func(*corev1alpha1.Shard) []clusters.Key { return c.waiting.take("") }
-	loop.Follow(c.Loop, members, all)
+	loop.FollowAll(c.Loop, members, all)
 	loop.WatchForeign(c.Loop, c.others.Members, func(_ string, s *corev1alpha1.Shard) []clusters.Key { return all(s) })
 	again := func(waiting []clusters.Key) {
 		for _, key := range waiting {

@@ -89,8 +89,9 @@ func (s *search) find(ctx context.Context, query url.Values, here bool) (status.
 
 func (s *search) here(ctx context.Context, text string, limit int) status.Workspaces {
 	out := status.Workspaces{Items: []status.Workspace{}}
+	var page []*tenancyv1alpha1.Workspace
 	for after := (clusters.Key{}); ctx.Err() == nil; {
-		page := s.workspaces.Page(after, searchPage)
+		page, after = s.workspaces.Page(nil, after, searchPage)
 		for _, ws := range page {
 			path := controllers.PathOf(ws)
 			if !strings.Contains(path, text) {
@@ -105,10 +106,9 @@ func (s *search) here(ctx context.Context, text string, limit int) status.Worksp
 				Home: clusters.HomeOf(ws, s.shard), Unreachable: clusters.IsUnreachable(ws, s.shard, s.answers),
 			})
 		}
-		if len(page) < searchPage {
+		if after == (clusters.Key{}) {
 			break
 		}
-		after = clusters.KeyOf(page[len(page)-1])
 	}
 	return out
 }

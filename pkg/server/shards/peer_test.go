@@ -96,7 +96,7 @@ func TestAShardThatSaysNonsenseIsNotHeard(t *testing.T) {
 			if shards.Contact.Hears("eu1") {
 				t.Error("it is heard")
 			}
-			if got := shards.Workspaces.Page("eu1", clusters.Key{}, 10); len(got) > 0 {
+			if got, _ := shards.Workspaces.Page("eu1", clusters.Key{}, 10); len(got) > 0 {
 				t.Errorf("it has shown %v", got)
 			}
 			cancel()

@@ -122,6 +122,39 @@ func TestTenantsShareTime(t *testing.T) {
 	})
 }
 
+// A tenant's next key is taken as soon as one of its others is done, whoever else still works, and however many workers
+// wait for keys of others.
+func TestAKeyIsTakenAsSoonAsItMayBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, done := time.Now(), make(chan time.Duration, 100)
+		l := loop.New("test", 4, func(ctx context.Context, key string) error {
+			if key == "one/long" {
+				return pause(ctx, time.Hour)
+			}
+			_ = pause(ctx, 100*time.Millisecond)
+			done <- time.Since(began)
+			return nil
+		})
+		l.By(tenant)
+		stop := start(t.Context(), l)
+		l.Add("one/long")
+		synctest.Wait()
+		for n := range 50 {
+			l.Add(fmt.Sprint("one/", n))
+		}
+		var last time.Duration
+		for range 50 {
+			last = <-done
+		}
+		if last > 6*time.Second {
+			t.Errorf("50 keys of 100 ms took one worker %v", last)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A tenant that had the workers for itself owes nothing for it.
 func TestNobodyPaysForTimeThatNobodyElseWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -132,18 +132,13 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	reconcile := l.observed(ctx, queue.NumRequeues)
 	control.Reached(ctx, control.Working)
 
-	var workers sync.WaitGroup
-	workers.Go(func() { l.sweepAll(ctx) })
-	for range l.workers {
-		workers.Go(func() {
-			for l.work(ctx, queue, reconcile) {
-			}
-		})
-	}
+	var all sync.WaitGroup
+	all.Go(func() { l.sweepAll(ctx) })
+	all.Go(func() { l.dispatch(ctx, queue, reconcile) })
 	<-ctx.Done()
 	remove()
 	queue.ShutDown()
-	workers.Wait()
+	all.Wait()
 	// The loop's own panic is the cause itself. That of another controller, for which the term ends, comes wrapped.
 	if p, ok := context.Cause(ctx).(*control.Panic); ok { //nolint:errorlint // see above
 		return p
@@ -229,16 +224,38 @@ func (l *Loop[K]) register() (func(), error) {
 	return remove, nil
 }
 
-// work reconciles one key. It returns false when the loop ends.
-func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) error) bool {
-	k, shutdown := queue.Get()
-	if shutdown {
-		return false
+// dispatch gives the keys to workers until the queue is shut down, and joins these. A worker is a goroutine only while
+// there is work: a process may have many loops, of which most are idle. Whoever has done a key asks the queue itself,
+// because nobody else learns that another key of its group may be taken now.
+func (l *Loop[K]) dispatch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) error) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	places := make(chan struct{}, l.workers)
+	for {
+		places <- struct{}{} // first: which key is next is decided when there is a worker for it
+		k, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		workers.Go(func() {
+			defer func() { <-places }()
+			for !shutdown {
+				l.work(ctx, k, queue, reconcile)
+				if l.lanes.Len() == 0 {
+					return
+				}
+				k, shutdown = queue.Get()
+			}
+		})
 	}
+}
+
+// work reconciles a key that was taken from the queue.
+func (l *Loop[K]) work(ctx context.Context, k K, queue workqueue.TypedRateLimitingInterface[K], reconcile func(context.Context, K) error) {
 	defer queue.Done(k)
 	defer l.finish(ctx, k)
 	if ctx.Err() != nil {
-		return false
+		return
 	}
 	defer l.Contain(fmt.Sprintf("reconcile of %v", k))
 	err := reconcile(ctx, k)
@@ -254,7 +271,6 @@ func (l *Loop[K]) work(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		l.lanes.want(k, l.lanes.of(k))
 		queue.AddAfter(k, l.rest(k, err))
 	}
-	return ctx.Err() == nil
 }
 
 // errLong is the cause with which the context of a reconcile ends that takes too long.
