@@ -15,8 +15,9 @@ type Notice struct {
 	Warning bool
 	// Message continues a sentence whose subject is this process.
 	Message string
-	// Lease is the uid of the Lease; empty if it is not known.
+	// Lease is the uid of the Lease; empty if it is not known. Name is its name.
 	Lease types.UID
+	Name  string
 }
 
 // The reasons of a Notice.
@@ -52,7 +53,7 @@ func (e *Elector) notify(reason string, warning bool, format string, args ...any
 	if e.cfg.Notify == nil {
 		return
 	}
-	n := Notice{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
+	n := Notice{Name: e.cfg.Name, Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
 	if seen, _ := e.view.Latest(); seen.Lease != nil {
 		n.Lease = seen.Lease.UID
 	}

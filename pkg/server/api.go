@@ -80,7 +80,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 		store.customs.Close()
 	})
 	s.addEndpoints(server.Handler.NonGoRestfulMux, store, (&endpoints.Endpoints{
-		Shard: s.cfg.Shard, Replica: s.name, Lease: s.cfg.Election.Namespace + "/" + s.cfg.Election.Name, Elector: elections.leader, CheckToken: store.CheckToken,
+		Shard: s.cfg.Shard, Replica: s.name, Lease: s.cfg.Election.Namespace + "/" + s.cfg.Election.Name, Leadership: elections.leadership(), CheckToken: store.CheckToken,
 		Survey: survey, Raise: store.shard.Raise, Identity: s.identity, Informers: caches.informers, Others: caches.others, Tally: tally, Serializer: c.Serializer,
 		Exports: exports.Answers{Reader: caches.live.reader, Authorizer: fromOutside(c.Authorization.Authorizer), Informers: caches.informers, Process: s.instance},
 	}).Handlers())
@@ -160,8 +160,7 @@ func (s *Server) admission(store *store, caches *caches, escalation *access.Esca
 				return caches.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
 			},
 		},
-		&apisadmission.ElectionLease{Cluster: clusters.SystemAdmin, Namespace: s.cfg.Election.Namespace, Name: s.cfg.Election.Name},
-		&apisadmission.ElectionLease{Cluster: clusters.SystemAdmin, Namespace: s.cfg.Election.Namespace, Name: ElectionsLease},
+		&apisadmission.ElectionLease{Cluster: clusters.SystemAdmin, Namespace: s.cfg.Election.Namespace, Names: []string{s.cfg.Election.Name, ElectionsLease}},
 		&edge.DryRunFence{Check: store.CheckToken},
 		custom.Terminating{},
 	)

@@ -39,8 +39,8 @@ func (s *Server) newDescriber(store *store, caches *caches, elections *elections
 	namespace := s.cfg.Election.Namespace
 	d := &endpoints.Describer{
 		Shard: s.cfg.Shard, Replica: s.name, Instance: s.instance, URL: s.replicaURL(), BaseURL: s.cfg.BaseURL, Capacity: s.cfg.Capacity, Started: time.Now(),
-		Leader: endpoints.Candidate{Elector: elections.leader, Lease: namespace + "/" + s.cfg.Election.Name},
-		Terms:  terms, Book: s.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
+		Leader: elections.leadership(), Lease: namespace + "/" + s.cfg.Election.Name,
+		Terms: terms, Book: s.book(), Kube: caches.clients.Kube, Informers: caches.informers, Others: caches.others,
 		Formats: store.shard.Formats, Etcd: store.describe, Aside: store.aside, Fronts: s.identity.Fronts, Certificates: s.certificates,
 		Checks: []healthz.HealthChecker{
 			// as the process has last seen it
@@ -50,7 +50,7 @@ func (s *Server) newDescriber(store *store, caches *caches, elections *elections
 		},
 	}
 	if elections.electing != nil {
-		d.Electing = &endpoints.Candidate{Elector: elections.electing, Lease: namespace + "/" + ElectionsLease}
+		d.Electing, d.ElectingLease = elections.electing, namespace+"/"+ElectionsLease
 	}
 	if store.keys != nil {
 		d.Checks = append(d.Checks, store.keys.Plugins())

@@ -18,8 +18,10 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/detect"
 	"github.com/regent-project/regent/pkg/election/fence"
+	"github.com/regent-project/regent/pkg/election/ranges"
 	"github.com/regent-project/regent/pkg/server/build"
 	"github.com/regent-project/regent/pkg/server/edge"
+	"github.com/regent-project/regent/pkg/server/endpoints"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
@@ -30,9 +32,11 @@ const ElectionsLease = "regent-elections"
 
 // elections are the elections that this replica stands in.
 type elections struct {
-	// leader stands for the shard's Lease. electing stands for ElectionsLease. electing and its recorder are nil
-	// unless the mode is coordinated.
-	leader, electing                 *election.Elector
+	// leader stands for the shard's Lease, or group for those of its ranges: the other one is nil.
+	leader *election.Elector
+	group  *ranges.Group
+	// electing stands for ElectionsLease. It and its recorder are nil unless the mode is coordinated.
+	electing                         *election.Elector
 	leaderRecorder, electingRecorder *recorder
 	// client reaches the Leases.
 	client *loopback.Client
@@ -59,11 +63,15 @@ func (s *Server) newElections(caches *caches, changed func()) (*elections, error
 	if e.probe != nil {
 		cfg.Detector = e.probe
 	}
-	newElector := election.New
-	if !s.cfg.EnableLeaderElection {
-		newElector = election.NewUnelected
+	switch {
+	case !s.cfg.EnableLeaderElection:
+		e.leader, err = election.NewUnelected(cfg)
+	case s.leadsByRanges():
+		e.group, err = ranges.New(ranges.Config{Election: cfg, Ranges: max(1, cfg.Ranges)})
+	default:
+		e.leader, err = election.New(cfg)
 	}
-	if e.leader, err = newElector(cfg); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("cannot stand for election: %w", err)
 	}
 	if s.electsItself() {
@@ -78,6 +86,9 @@ func (s *Server) newElections(caches *caches, changed func()) (*elections, error
 // run campaigns and leads, again and again, until ctx ends. It returns when all terms have ended. If one elector fails,
 // the other one ends too.
 func (e *elections) run(ctx context.Context, terms *terms.Runner) error {
+	if e.group != nil {
+		return e.group.Run(ctx, terms.RangeLeader(controllers.LeaderOnly, controllers.Electing))
+	}
 	if e.electing == nil {
 		return e.leader.Run(ctx, terms.Leader(controllers.LeaderOnly, controllers.Electing))
 	}
@@ -103,6 +114,20 @@ func (s *Server) electionConfig(client *loopback.Client, changed func()) (electi
 	cfg.Changed = changed
 	cfg.ForgetCommand = forgetCommand
 	return cfg, nil
+}
+
+// leadsByRanges reports whether each replica leads a share of the shard's ranges. There may be one of them.
+func (s *Server) leadsByRanges() bool {
+	_, ok := s.cfg.Election.Mode.(election.ByPresence)
+	return s.cfg.EnableLeaderElection && ok
+}
+
+// leadership returns what tells who leads, and ends terms.
+func (e *elections) leadership() endpoints.Leadership {
+	if e.group != nil {
+		return e.group
+	}
+	return endpoints.OfLease(e.leader)
 }
 
 // electsItself reports whether the shard's leader is elected by the shard's own electing controllers (mode

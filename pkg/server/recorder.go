@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,16 +37,18 @@ const (
 	longestMessage = 1024
 )
 
-// recorder writes Events about one of the shard's election Leases, where operators look for them. It does not use
-// client-go's broadcaster, whose end cannot be awaited, but client-go's correlator, which aggregates and limits Events.
+// recorder writes Events about the Lease of one of the shard's elections, or those of its ranges, where operators look
+// for them. It does not use client-go's broadcaster, whose end cannot be awaited, but client-go's correlator, which
+// aggregates and limits Events.
 type recorder struct {
 	events     corev1client.EventInterface
 	lease      corev1.ObjectReference
 	source     corev1.EventSource
 	correlator *record.EventCorrelator
 	queue      chan *corev1.Event
-	// uid is the Lease's uid, as the elector last reported it. kubectl describe selects Events by it.
-	uid atomic.Pointer[types.UID]
+	// uids are those of the Leases, as the electors last reported them, by name. kubectl describe selects Events by
+	// them.
+	uids sync.Map
 }
 
 func newRecorder(events corev1client.EventInterface, namespace, lease, replica string) *recorder {
@@ -65,20 +67,26 @@ func spamKey(e *corev1.Event) string { return e.Source.Host + "/" + e.Reason }
 
 // notify records a notice of the elector.
 func (r *recorder) notify(n election.Notice) {
-	r.uid.Store(&n.Lease)
-	r.record(n.Reason, n.Warning, n.Message)
+	r.uids.Store(n.Name, n.Lease)
+	r.recordOn(n.Name, n.Reason, n.Warning, n.Message)
 }
 
-// record queues an Event about the Lease. The message continues "replica <name>". record never blocks.
+// record queues an Event about the election's Lease. The message continues "replica <name>". record never blocks.
 func (r *recorder) record(reason string, warning bool, message string) {
+	r.recordOn(r.lease.Name, reason, warning, message)
+}
+
+// recordOn is record for the Lease of that name: with ranges there are several.
+func (r *recorder) recordOn(name, reason string, warning bool, message string) {
 	now := metav1.Now()
 	message = "replica " + r.source.Host + " " + message
 	lease := r.lease
-	if uid := r.uid.Load(); uid != nil {
-		lease.UID = *uid
+	lease.Name = name
+	if uid, ok := r.uids.Load(name); ok {
+		lease.UID = uid.(types.UID)
 	}
 	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: r.lease.Namespace, Name: fmt.Sprintf("%s.%x", r.lease.Name, now.UnixNano())},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: r.lease.Namespace, Name: fmt.Sprintf("%s.%x", name, now.UnixNano())},
 		InvolvedObject: lease,
 		Type:           corev1.EventTypeNormal,
 		Reason:         reason,

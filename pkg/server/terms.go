@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"sync"
 
 	"k8s.io/klog/v2"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
+	"github.com/regent-project/regent/pkg/election/ranges"
+	"github.com/regent-project/regent/pkg/server/endpoints"
 	"github.com/regent-project/regent/pkg/server/history"
 	"github.com/regent-project/regent/pkg/server/terms"
 )
@@ -57,7 +60,10 @@ func (s *Server) book() history.Book { return history.Book{Namespace: s.cfg.Elec
 
 // remember returns what writes the record of a term of this replica.
 func (s *Server) remember(e *elections) terms.Remember {
-	return func(ctx context.Context, clients controllers.Clients, term election.Term, phases map[string]float64) error {
-		return s.book().Add(ctx, clients.Kube, history.NewEntry(term, s.name, e.leader.Status().Past, phases))
+	var one sync.Mutex // terms of many ranges may begin at the same moment, and write the same ConfigMap
+	return func(ctx context.Context, clients controllers.Clients, of ranges.Range, term election.Term, phases map[string]float64) error {
+		one.Lock()
+		defer one.Unlock()
+		return s.book().Add(ctx, clients.Kube, history.NewEntry(of.Index, term, s.name, endpoints.StatusOf(e.leadership(), of.Index).Past, phases))
 	}
 }

@@ -50,8 +50,8 @@ type Group struct {
 
 // New returns a Group, and starts nothing. It returns the errors of election.New.
 func New(cfg Config) (*Group, error) {
-	if cfg.Ranges < 1 || cfg.Ranges > mostRanges {
-		return nil, fmt.Errorf("ranges: Config.Ranges %d must be from 1 to %d", cfg.Ranges, mostRanges)
+	if cfg.Ranges < 1 || cfg.Ranges > MaxRanges {
+		return nil, fmt.Errorf("ranges: Config.Ranges %d must be from 1 to %d", cfg.Ranges, MaxRanges)
 	}
 	if cfg.Election.Priority != 0 || cfg.Election.Preempt {
 		return nil, errors.New("ranges: Config.Election.Priority and Preempt contradict ranges: weights say who leads how many (Weight)")
@@ -87,8 +87,8 @@ func New(cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// mostRanges is how many ranges an election can have. Each costs every process an Elector.
-const mostRanges = 1024
+// MaxRanges is how many ranges an election can have. Each costs every process an Elector.
+const MaxRanges = 1024
 
 // StepDown asks the current term of range k to end: see election.Elector.StepDown. It returns election.ErrNotLeading
 // also if there is no such range.

@@ -36,7 +36,7 @@ func numberOn(of *coordinationv1.Lease) (number, error) {
 	}
 	var n number
 	text := of.Annotations[numberAnnotation]
-	if err := json.Unmarshal([]byte(text), &n); err != nil || n.Ranges < 2 || n.Ranges > mostRanges || n.Next < 0 || n.Next > mostRanges {
+	if err := json.Unmarshal([]byte(text), &n); err != nil || n.Ranges < 2 || n.Ranges > MaxRanges || n.Next < 0 || n.Next > MaxRanges {
 		return number{}, fmt.Errorf(`annotation %s of Lease %s is %q, and not how many ranges there are, as in {"ranges":16}: put it right, and meanwhile nobody leads a range anew`,
 			numberAnnotation, of.Name, text)
 	}

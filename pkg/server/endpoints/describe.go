@@ -35,9 +35,11 @@ type Describer struct {
 	Capacity                               int64
 	// Started is when the replica started.
 	Started time.Time
-	// Leader stands for the shard's Lease. Electing stands for who elects; nil: nobody does.
-	Leader   Candidate
-	Electing *Candidate
+	// Leader stands for the shard's Lease, or those of its ranges. Electing stands for who elects; nil: nobody
+	// does. The names of these Leases are namespace/name.
+	Leader               Leadership
+	Electing             *election.Elector
+	Lease, ElectingLease string
 	// Terms runs the controllers, and Book has the terms so far, which Kube reads.
 	Terms *terms.Runner
 	Book  history.Book
@@ -57,21 +59,17 @@ type Describer struct {
 	Certificates func() []status.Certificate
 }
 
-// Candidate is an Elector with the Lease for which it stands, as namespace/name.
-type Candidate struct {
-	*election.Elector
-	Lease string
-}
-
 // Outline returns the names of this replica, its elections, and the time.
 func (d *Describer) Outline() status.Replica {
-	out := status.Replica{Shard: d.Shard, Name: d.Replica, Instance: d.Instance, URL: d.URL, Observed: time.Now(), Election: d.Leader.describe()}
-	if term, phases, ok := d.Terms.Term(); ok && term.Epoch() == out.Election.Epoch {
-		entry := history.NewEntry(term, d.Replica, d.Leader.Status().Past, phases)
+	known := d.Leader.Status()
+	first := statusOf(known, 0)
+	out := status.Replica{Shard: d.Shard, Name: d.Replica, Instance: d.Instance, URL: d.URL, Observed: time.Now(), Election: electionOf(first, d.Lease), Ranges: rangesOf(known)}
+	if term, phases, ok := d.Terms.Term(0); ok && term.Epoch() == out.Election.Epoch {
+		entry := history.NewEntry(0, term, d.Replica, first.Past, phases)
 		out.Election.Term = &entry.Term
 	}
 	if d.Electing != nil {
-		electing := d.Electing.describe()
+		electing := electionOf(d.Electing.Status(), d.ElectingLease)
 		out.Electing = &electing
 	}
 	return out
@@ -105,7 +103,11 @@ func (d *Describer) TermsSoFar(ctx context.Context) (status.Terms, error) {
 	if err != nil {
 		return status.Terms{}, err
 	}
-	told := history.Terms(entries, history.Now(d.Leader.Status()))
+	var now []history.Entry
+	for k, r := range d.Leader.Status().Ranges {
+		now = append(now, history.Now(k, r.Status))
+	}
+	told := history.Terms(entries, now...)
 	if told == nil {
 		told = []status.Term{}
 	}
@@ -157,8 +159,6 @@ func (d *Describer) Authority() string {
 	}
 	return ""
 }
-
-func (c *Candidate) describe() status.Election { return electionOf(c.Status(), c.Lease) }
 
 func electionOf(s election.Status, lease string) status.Election {
 	out := status.Election{

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/regent-project/regent/pkg/controllers"
-	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/exports"
 	"github.com/regent-project/regent/pkg/server/fairness"
@@ -27,7 +26,7 @@ import (
 type Endpoints struct {
 	// Shard and Replica are names, and Lease is the shard's, as namespace/name.
 	Shard, Replica, Lease string
-	Elector               *election.Elector
+	Leadership            Leadership
 	// CheckToken refuses a step down that a leader asks for whose term is over.
 	CheckToken edge.CheckToken
 	Survey     *survey.Survey
@@ -49,7 +48,7 @@ type Endpoints struct {
 func (e *Endpoints) Handlers() map[string]http.Handler {
 	out := map[string]http.Handler{
 		routing.StepDownPath: &stepDown{
-			elector: e.Elector, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
+			leadership: e.Leadership, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
 		},
 		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	neturl "net/url"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,10 @@ import (
 // (memberRequests). What was passed on is not passed on again, because it does not name the shard.
 func (s *stepDown) passOn(req *http.Request, asked stepDownRequest) (StepDownResponse, error) {
 	leader, url, here := s.survey.Leader()
+	if asked.index != 0 {
+		now := StatusOf(s.leadership, asked.index)
+		leader, url, here = now.Leader, now.LeaderURL, now.Leader == s.replica
+	}
 	switch {
 	case leader == "":
 		return StepDownResponse{}, newConflict("nobody is known to lead shard %s now: ask again when somebody does", s.shard)
@@ -72,9 +78,15 @@ func (s *stepDown) onward(req *http.Request, url string, asked stepDownRequest) 
 	if err != nil {
 		return nil, err
 	}
-	at := url + routing.StepDownPath
+	at, query := url+routing.StepDownPath, make(neturl.Values)
 	if asked.epoch != 0 {
-		at += fmt.Sprintf("?%s=%d", epochParameter, asked.epoch)
+		query.Set(epochParameter, strconv.FormatInt(asked.epoch, 10))
+	}
+	if number := s.leadership.Status().Number; number > 1 {
+		query.Set(rangeParameter, strconv.Itoa(asked.index))
+	}
+	if len(query) > 0 {
+		at += "?" + query.Encode()
 	}
 	onward, err := http.NewRequestWithContext(req.Context(), http.MethodPost, at, bytes.NewReader(body))
 	if err != nil {

@@ -36,10 +36,15 @@ type stepDownRequest struct {
 	// epoch is that of the term that is to end; 0: whichever goes on. It is in the query, which older versions take
 	// for nothing.
 	epoch int64
+	// index is the range whose term is to end. It is in the query, too.
+	index int
 }
 
-// epochParameter names, in a query, the epoch of the term that is to end.
-const epochParameter = "epoch"
+// epochParameter names, in a query, the epoch of the term that is to end, and rangeParameter the range.
+const (
+	epochParameter = "epoch"
+	rangeParameter = "range"
+)
 
 // StepDownResponse names the term that was asked to end.
 type StepDownResponse struct {
@@ -55,9 +60,9 @@ type StepDownResponse struct {
 // replica does not lead, and 404 if the replica that should lead next is not a standby. If that replica leads already,
 // nothing happens: who asks twice, or with a name from before, has what they want. With ?shard=<this shard> the leader
 // is asked, whoever it is: see passOn. With ?epoch=<number> only that term ends: who asks twice, or has looked at what
-// is over by now, gets 409.
+// is over by now, gets 409. In a shard with several ranges ?range=<number> says which one: the range's leader is asked.
 type stepDown struct {
-	elector        *election.Elector
+	leadership     Leadership
 	check          edge.CheckToken
 	survey         *survey.Survey
 	serializer     runtime.NegotiatedSerializer
@@ -88,6 +93,9 @@ func (s *stepDown) ask(req *http.Request) (StepDownResponse, error) {
 	if err != nil {
 		return StepDownResponse{}, err
 	}
+	if wish.index, err = s.rangeOf(req); err != nil {
+		return StepDownResponse{}, err
+	}
 	response, err := s.askHere(req, wish)
 	if !errors.Is(err, election.ErrNotLeading) {
 		return response, err
@@ -96,6 +104,19 @@ func (s *stepDown) ask(req *http.Request) (StepDownResponse, error) {
 		return StepDownResponse{}, newConflict("replica %s does not lead: see who does on lease %s in logical cluster %s, or ask with ?%s=%s", s.replica, s.lease, clusters.SystemAdmin, shardParameter, s.shard)
 	}
 	return s.passOn(req, wish)
+}
+
+// rangeOf returns which range a request is about.
+func (s *stepDown) rangeOf(req *http.Request) (index int, err error) {
+	number, asked := s.leadership.Status().Number, req.URL.Query().Get(rangeParameter)
+	if asked == "" && number <= 1 {
+		return 0, nil
+	}
+	index, err = strconv.Atoi(asked)
+	if err != nil || index < 0 || index >= max(number, 1) {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("shard %s has %d ranges, each with a leader: say which one is meant by ?%s=<0 to %d>, as regent step-down --range does", s.shard, number, rangeParameter, number-1))
+	}
+	return index, nil
 }
 
 // readStepDown returns what a request asks for.
@@ -131,10 +152,10 @@ func (s *stepDown) askHere(req *http.Request, wish stepDownRequest) (StepDownRes
 	if wish.Reason != "" {
 		reason += ": " + strings.Join(strings.FieldsFunc(wish.Reason, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
 	}
-	if now := s.elector.Status(); wish.epoch != 0 && wish.epoch != now.Epoch && now.Leader == s.replica {
+	if now := StatusOf(s.leadership, wish.index); wish.epoch != 0 && wish.epoch != now.Epoch && now.Leader == s.replica {
 		return StepDownResponse{}, newConflict("the term of epoch %d is over: replica %s leads in epoch %d", wish.epoch, s.replica, now.Epoch)
 	}
-	term, err := s.elector.StepDown(reason, wish.To)
+	term, err := s.leadership.StepDown(wish.index, reason, wish.To)
 	switch {
 	case errors.Is(err, election.ErrNotLeading):
 		return StepDownResponse{}, err

@@ -18,19 +18,19 @@ type Entry struct {
 	Before []status.Term `json:"before,omitempty"`
 }
 
-// NewEntry returns what a leader knows in its term. past are the terms that its elector has seen end: see
+// NewEntry returns what the leader of a range knows in its term. past are the terms that its elector has seen end: see
 // election.Status. phases are in seconds.
-func NewEntry(term election.Term, replica string, past []election.PastTerm, phases map[string]float64) Entry {
-	return newEntry(term.Epoch(), term.Token().Holder, term.Takeover(), replica, past, phases)
+func NewEntry(index int, term election.Term, replica string, past []election.PastTerm, phases map[string]float64) Entry {
+	return newEntry(index, term.Epoch(), term.Token().Holder, term.Takeover(), replica, past, phases)
 }
 
-func newEntry(epoch int64, holder string, takeover election.Takeover, replica string, past []election.PastTerm, phases map[string]float64) Entry {
-	e := Entry{Term: status.Term{Epoch: epoch, Holder: holder, Replica: replica, Began: takeover.Acquired, Trigger: string(takeover.Trigger), Phases: phases}}
+func newEntry(index int, epoch int64, holder string, takeover election.Takeover, replica string, past []election.PastTerm, phases map[string]float64) Entry {
+	e := Entry{Term: status.Term{Range: index, Epoch: epoch, Holder: holder, Replica: replica, Began: takeover.Acquired, Trigger: string(takeover.Trigger), Phases: phases}}
 	for _, p := range past {
 		if p.Holder == e.Holder {
 			break // this term is over, too
 		}
-		e.Before = append(e.Before, pastTerm(p))
+		e.Before = append(e.Before, pastTerm(index, p))
 	}
 	if n := len(e.Before) - 1; n >= 0 && e.Before[n].Epoch == e.Epoch-1 {
 		last := &e.Before[n]
@@ -51,20 +51,20 @@ func lastSign(p election.PastTerm, symptom time.Time) time.Time {
 	return symptom
 }
 
-// Now returns what a replica sees now. If nobody holds the lease, the Entry has no epoch.
-func Now(s election.Status) Entry {
-	var e Entry
+// Now returns what a replica sees now of a range. If nobody holds the lease, the Entry has no epoch.
+func Now(index int, s election.Status) Entry {
+	e := Entry{Term: status.Term{Range: index}}
 	if s.Holder != "" {
-		e.Term = status.Term{Epoch: s.Epoch, Holder: s.Holder, Replica: s.Leader, Began: s.Began, Trigger: string(s.Trigger)}
+		e.Term = status.Term{Range: index, Epoch: s.Epoch, Holder: s.Holder, Replica: s.Leader, Began: s.Began, Trigger: string(s.Trigger)}
 	}
 	for _, p := range s.Past {
-		e.Before = append(e.Before, pastTerm(p))
+		e.Before = append(e.Before, pastTerm(index, p))
 	}
 	return e.clipped()
 }
 
-func pastTerm(p election.PastTerm) status.Term {
-	return status.Term{Epoch: p.Epoch, Holder: p.Holder, Replica: p.Replica, Began: p.Began, Ended: p.Ended, EndCause: p.Cause, EndReason: p.Reason}
+func pastTerm(index int, p election.PastTerm) status.Term {
+	return status.Term{Range: index, Epoch: p.Epoch, Holder: p.Holder, Replica: p.Replica, Began: p.Began, Ended: p.Ended, EndCause: p.Cause, EndReason: p.Reason}
 }
 
 // longest is how many bytes of a name or a reason are kept. The Lease, which others may edit, could have more.
@@ -86,5 +86,8 @@ func clipTerm(t *status.Term) {
 	t.Began, t.Ended = t.Began.Truncate(time.Microsecond).UTC(), t.Ended.Truncate(time.Microsecond).UTC()
 }
 
-// same reports whether both are the same term. Replicas have another holder identity in each term.
-func same(a, b status.Term) bool { return a.Epoch == b.Epoch && a.Holder == b.Holder }
+// same reports whether both are the same term. Replicas have another holder identity in each term, or one for all terms
+// of their presence.
+func same(a, b status.Term) bool {
+	return a.Range == b.Range && a.Epoch == b.Epoch && a.Holder == b.Holder
+}

@@ -68,7 +68,7 @@ func (p pages) text(number int64) string { return p[slotOf(number)][keyOf(number
 func (p pages) with(e Entry) (slot int, page map[string]string, added bool) {
 	all := p.numbers()
 	latest := p.parse(all[max(0, len(all)-1-mostBefore):])
-	if n := len(latest); n > 0 && same(latest[n-1].Term, e.Term) {
+	if slices.ContainsFunc(latest, func(l Entry) bool { return same(l.Term, e.Term) }) {
 		return 0, nil, false
 	}
 	e.Before = slices.DeleteFunc(slices.Clone(e.Before), func(b status.Term) bool { return isTold(latest, b) })

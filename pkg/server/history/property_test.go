@@ -95,7 +95,7 @@ func (s *shard) write(r *replica, term election.Term) {
 	if r.cut.Load() || lease == nil || lease.UID != token.UID || *lease.Spec.HolderIdentity != token.Holder || int64(*lease.Spec.LeaseTransitions) != token.Epoch {
 		return
 	}
-	if s.pages.add(NewEntry(term, r.name, r.elector.Status().Past, nil)) {
+	if s.pages.add(NewEntry(0, term, r.name, r.elector.Status().Past, nil)) {
 		s.written[token.Holder]++
 	}
 }
@@ -222,7 +222,7 @@ func play(t *testing.T, done []deed, late time.Duration) string {
 		time.Sleep(d.Pause)
 		synctest.Wait() // what is told and what was written are of one moment
 		for _, r := range replicas {
-			if b := s.judge(Terms(s.entries(), Now(r.elector.Status()))); b != "" {
+			if b := s.judge(Terms(s.entries(), Now(0, r.elector.Status()))); b != "" {
 				broken = fmt.Sprintf("after %q, %s: %s", d.What, r.name, b)
 			}
 		}
@@ -236,7 +236,7 @@ func play(t *testing.T, done []deed, late time.Duration) string {
 		if broken != "" {
 			break
 		}
-		terms := Terms(s.entries(), Now(r.elector.Status()))
+		terms := Terms(s.entries(), Now(0, r.elector.Status()))
 		broken = s.judge(terms)
 		if now := s.store.Lease(); len(terms) == 0 || terms[0].Holder != *now.Spec.HolderIdentity || !terms[0].Ended.IsZero() {
 			broken = fmt.Sprintf("%s does not tell who leads: %+v", r.name, terms)

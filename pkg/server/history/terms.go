@@ -1,29 +1,58 @@
 package history
 
 import (
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
 // Terms returns the terms that the entries tell of, the latest first, at most Most. The entries are in the order in
-// which they were written. now is what a replica sees: it counts unless it is older than the entries.
-func Terms(entries []Entry, now Entry) []status.Term {
-	var t tale
+// which they were written. now is what a replica sees of each range: it counts unless it is older than the entries.
+// Ranges have nothing to do with each other, so their terms are in the order in which they began.
+func Terms(entries []Entry, now ...Entry) []status.Term {
+	tales := map[int]*tale{}
+	of := func(e Entry) *tale {
+		if tales[e.Range] == nil {
+			tales[e.Range] = &tale{}
+		}
+		return tales[e.Range]
+	}
 	for _, e := range entries {
-		t.hear(e)
+		of(e).hear(e)
 	}
-	if !t.isBehind(now) {
-		t.hear(now)
+	for _, e := range now {
+		if t := of(e); !t.isBehind(e) {
+			t.hear(e)
+		}
 	}
-	t.settle()
-	slices.Reverse(t)
-	return t[:min(len(t), Most)]
+	var all []status.Term
+	for _, index := range slices.Sorted(maps.Keys(tales)) {
+		t := *tales[index]
+		t.settle()
+		if len(now) > 0 && !slices.ContainsFunc(now, func(e Entry) bool { return e.Range == index }) {
+			t.close()
+		}
+		slices.Reverse(t)
+		all = append(all, t...)
+	}
+	if len(tales) > 1 {
+		slices.SortStableFunc(all, func(a, b status.Term) int { return b.Began.Compare(a.Began) })
+	}
+	return all[:min(len(all), Most)]
 }
 
 // tale are terms, the oldest first.
 type tale []status.Term
+
+// close says that the last term is over: there are not as many ranges any more.
+func (t tale) close() {
+	if last := &t[len(t)-1]; last.EndCause == "" {
+		last.EndCause, last.EndReason = string(election.Shutdown), "the number of ranges has changed"
+	}
+}
 
 // hear adds what an entry tells. Terms of which it does not know that others lie between them are put as late as they
 // can be.

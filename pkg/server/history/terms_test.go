@@ -84,7 +84,7 @@ func TestAnEntryKnowsTheLastSignOfLife(t *testing.T) {
 		"nobody was there when it died": {overnight, election.TriggerExpiry, status.Term{Ended: at(18 - 3600), EndCause: "expiry"}, 3612},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEntry(3, "h3", election.Takeover{Trigger: test.trigger, Symptom: at(20), Acquired: at(30)}, "r3", []election.PastTerm{{Epoch: 1, Holder: "h1"}, test.last, {Epoch: 3, Holder: "h3"}}, nil)
+			e := newEntry(0, 3, "h3", election.Takeover{Trigger: test.trigger, Symptom: at(20), Acquired: at(30)}, "r3", []election.PastTerm{{Epoch: 1, Holder: "h1"}, test.last, {Epoch: 3, Holder: "h3"}}, nil)
 			if len(e.Before) != 2 {
 				t.Fatalf("it knows of %+v", e.Before)
 			}

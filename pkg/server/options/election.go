@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/ranges"
 	"github.com/regent-project/regent/pkg/server"
 )
 
@@ -28,6 +29,7 @@ func defaultElection() ElectionOptions {
 	o := ElectionOptions{Config: election.DefaultConfig()}
 	o.Namespace, o.Name = "kube-system", "regent-controllers"
 	o.ModeName = string(o.Mode.Name())
+	o.Ranges, o.Weight = 1, 1
 	return o
 }
 
@@ -43,8 +45,19 @@ func (o ElectionOptions) config() (election.Config, error) {
 	}
 	cfg := o.Config
 	cfg.Mode = mode
+	if !isByPresence(mode) {
+		cfg.Ranges, cfg.Weight = 0, 0
+	}
 	return cfg, nil
 }
+
+func isByPresence(mode election.Mode) bool {
+	_, ok := mode.(election.ByPresence)
+	return ok
+}
+
+// mostWeight bounds weights, so that they can be added.
+const mostWeight = 1000
 
 // faults returns all faults, with the names of the flags.
 func (o ElectionOptions) faults() (errs []error) {
@@ -65,6 +78,16 @@ func (o ElectionOptions) faults() (errs []error) {
 func (o ElectionOptions) contradictions(mode election.Mode) (errs []error) {
 	if !o.Enabled && mode != (election.Renewed{}) {
 		errs = append(errs, fmt.Errorf("--leader-election-mode=%s needs --enable-leader-election", o.ModeName))
+	}
+	switch byPresence := isByPresence(mode); {
+	case o.Ranges < 1 || o.Ranges > ranges.MaxRanges:
+		errs = append(errs, fmt.Errorf("--leader-election-ranges %d must be from 1 to %d", o.Ranges, ranges.MaxRanges))
+	case o.Weight < 1 || o.Weight > mostWeight:
+		errs = append(errs, fmt.Errorf("--leader-election-weight %d must be from 1 to %d", o.Weight, mostWeight))
+	case !byPresence && (o.Ranges > 1 || o.Weight > 1):
+		errs = append(errs, fmt.Errorf("--leader-election-ranges and --leader-election-weight are for --leader-election-mode=%s, and this is mode %s", election.ByPresence{}.Name(), o.ModeName))
+	case byPresence && (o.Priority != 0 || o.Preempt):
+		errs = append(errs, fmt.Errorf("--leader-election-priority and --leader-election-preempt contradict --leader-election-mode=%s, in which weights say who leads how much: give --leader-election-weight", o.ModeName))
 	}
 	if !mode.Electing() && o.EmulationVersion != "" {
 		errs = append(errs, fmt.Errorf("--leader-election-emulation-version is for --leader-election-mode=%s", election.Coordinated{}.Name()))
@@ -107,6 +130,11 @@ func addElectionFlags(o *ElectionOptions, fs *pflag.FlagSet) {
 		"How the leader keeps the lease. lease: it renews the lease. coordinated: it renews the lease, and the replica of the oldest "+
 			"version is elected. for-life: it keeps the lease until it gives it up, is known to be dead, or is declared dead by regent "+
 			"forget-replica. by-presence: it keeps the lease for as long as it renews another Lease, that of its presence. A replica whose mode is not the Lease's only stands by. See docs/ELECTION.md.")
+	fs.IntVar(&o.Ranges, "leader-election-ranges", o.Ranges,
+		"Into how many ranges the logical clusters of the shard are divided, each with a leader and a Lease of its own, in mode by-presence: "+
+			"every replica leads a share. The number is the shard's, and changes when all replicas that are present want the same one. At most 1024.")
+	fs.IntVar(&o.Weight, "leader-election-weight", o.Weight,
+		"How large a share of the ranges this replica should lead, beside the weights of others, in mode by-presence.")
 	fs.Int32Var(&o.Priority, "leader-election-priority", o.Priority,
 		"Preference of this replica at a takeover. Replicas of a lower priority wait a quarter of the retry period before they campaign.")
 	fs.BoolVar(&o.Preempt, "leader-election-preempt", o.Preempt,

@@ -21,6 +21,8 @@ func TestEveryFlagIsHeard(t *testing.T) {
 		"leader-election-namespace":         "n",
 		"leader-election-name":              "l",
 		"leader-election-mode":              "coordinated",
+		"leader-election-ranges":            "8",
+		"leader-election-weight":            "2",
 		"leader-election-priority":          "3",
 		"leader-election-preempt":           "true",
 		"leader-election-emulation-version": "1.2.3",
@@ -32,6 +34,7 @@ func TestEveryFlagIsHeard(t *testing.T) {
 	}
 	want := defaultElection()
 	want.Enabled, want.Namespace, want.Name, want.ModeName = true, "n", "l", "coordinated"
+	want.Ranges, want.Weight = 8, 2
 	want.Priority, want.Preempt, want.EmulationVersion = 3, true, "1.2.3"
 	want.LeaseDuration, want.RenewDeadline, want.RetryPeriod, want.DrainTimeout = 30*time.Second, 20*time.Second, 3*time.Second, 4*time.Second
 	want.Detection = election.DetectSuspect
@@ -46,7 +49,7 @@ func TestEveryFlagIsHeard(t *testing.T) {
 		}
 	}
 	if cfg.Enabled != want.Enabled || cfg.Namespace != want.Namespace || cfg.Name != want.Name || cfg.ModeName != want.ModeName ||
-		cfg.Priority != want.Priority || cfg.Preempt != want.Preempt || cfg.EmulationVersion != want.EmulationVersion ||
+		cfg.Ranges != want.Ranges || cfg.Weight != want.Weight || cfg.Priority != want.Priority || cfg.Preempt != want.Preempt || cfg.EmulationVersion != want.EmulationVersion ||
 		cfg.LeaseDuration != want.LeaseDuration || cfg.RenewDeadline != want.RenewDeadline || cfg.RetryPeriod != want.RetryPeriod ||
 		cfg.DrainTimeout != want.DrainTimeout || cfg.Detection != want.Detection {
 		t.Errorf("heard %+v, want %+v", cfg, want)
@@ -72,23 +75,29 @@ func TestEachModeCanBeChosenAndItsFlagSaysWhatItIs(t *testing.T) {
 
 func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--leader-election-mode=sometimes":                                                                          `leader-election-mode "sometimes" must be one of`,
-		"--leader-failure-detection=sometimes":                                                                      `leader-failure-detection "sometimes" must be one of`,
-		"--enable-leader-election --leader-election-mode=for-life":                                                  "",
-		"--leader-election-mode=for-life --leader-failure-detection=suspect":                                        "in that mode nobody is succeeded on a suspicion",
-		"--leader-election-mode=for-life --leader-failure-detection=off":                                            "nobody would notice that a leader is not heard",
-		"--leader-failure-detection=off":                                                                            "",
-		"--leader-election-priority=1":                                                                              "",
-		"--leader-election-priority=1 --leader-election-mode=coordinated":                                           "in that mode versions decide",
-		"--leader-election-preempt --leader-election-mode=coordinated":                                              "in that mode versions decide",
-		"--leader-election-priority=-1 --leader-failure-detection=off":                                              "a leader does not know its standbys",
-		"--leader-election-preempt --leader-failure-detection=off":                                                  "a leader does not know its standbys",
-		"--leader-election-lease-duration=15s --leader-election-renew-deadline=14s":                                 "",
-		"--leader-election-lease-duration=1s --leader-election-renew-deadline=1s":                                   "must be below --leader-election-lease-duration",
-		"--leader-election-renew-deadline=2400ms --leader-election-retry-period=2s":                                 "must be above 1.2 times",
-		"--leader-election-renew-deadline=2401ms --leader-election-retry-period=2s":                                 "",
-		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1600ms": "leaves no time to renew",
-		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1599ms": "",
+		"--leader-election-mode=sometimes":                                                                                     `leader-election-mode "sometimes" must be one of`,
+		"--leader-failure-detection=sometimes":                                                                                 `leader-failure-detection "sometimes" must be one of`,
+		"--enable-leader-election --leader-election-mode=for-life":                                                             "",
+		"--leader-election-mode=for-life --leader-failure-detection=suspect":                                                   "in that mode nobody is succeeded on a suspicion",
+		"--leader-election-mode=for-life --leader-failure-detection=off":                                                       "nobody would notice that a leader is not heard",
+		"--leader-failure-detection=off":                                                                                       "",
+		"--leader-election-priority=1":                                                                                         "",
+		"--leader-election-priority=1 --leader-election-mode=coordinated":                                                      "in that mode versions decide",
+		"--leader-election-preempt --leader-election-mode=coordinated":                                                         "in that mode versions decide",
+		"--leader-election-priority=-1 --leader-failure-detection=off":                                                         "a leader does not know its standbys",
+		"--enable-leader-election --leader-election-mode=by-presence --leader-election-ranges=1024 --leader-election-weight=2": "",
+		"--leader-election-ranges=8":                                                                                           "--leader-election-weight are for --leader-election-mode=by-presence, and this is mode lease",
+		"--leader-election-weight=2":                                                                                           "are for --leader-election-mode=by-presence",
+		"--leader-election-ranges=0":                                                                                           "--leader-election-ranges 0 must be from 1 to 1024",
+		"--leader-election-weight=-1":                                                                                          "--leader-election-weight -1 must be from 1",
+		"--enable-leader-election --leader-election-mode=by-presence --leader-election-priority=1":                             "give --leader-election-weight",
+		"--leader-election-preempt --leader-failure-detection=off":                                                             "a leader does not know its standbys",
+		"--leader-election-lease-duration=15s --leader-election-renew-deadline=14s":                                            "",
+		"--leader-election-lease-duration=1s --leader-election-renew-deadline=1s":                                              "must be below --leader-election-lease-duration",
+		"--leader-election-renew-deadline=2400ms --leader-election-retry-period=2s":                                            "must be above 1.2 times",
+		"--leader-election-renew-deadline=2401ms --leader-election-retry-period=2s":                                            "",
+		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1600ms":            "leaves no time to renew",
+		"--leader-election-lease-duration=4s --leader-election-renew-deadline=3s --controller-drain-timeout=1599ms":            "",
 	} {
 		cfg := defaultElection()
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -23,7 +23,7 @@ func Example() {
 		// Called afresh for every term. It starts nothing: the loop's Run does, and joins it.
 		New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 			namespaces := deps.Informers.Namespaces // warm already, on standbys too
-			l := loop.New("greeter", 2, func(ctx context.Context, key clusters.Key) error {
+			l := loop.New(deps.Range, "greeter", 2, func(ctx context.Context, key clusters.Key) error {
 				if ns, ok := namespaces.Get(key); ok {
 					klog.FromContext(ctx).Info("Hello", "cluster", key.Cluster, "namespace", ns.Name)
 				}

@@ -164,37 +164,55 @@ const (
 	flappingPeriod = 10 * time.Minute
 )
 
+// leadersLast looks at the terms of each range: those of different ranges have nothing to do with each other.
 func leadersLast(s *shardView) {
+	byRange := map[int][]Term{}
+	for _, t := range s.Terms {
+		byRange[t.Range] = append(byRange[t.Range], t)
+	}
+	for _, index := range slices.Sorted(maps.Keys(byRange)) {
+		if s.lastsTooShort(index, byRange[index]) {
+			return // it is a cause of the others', mostly
+		}
+	}
+}
+
+// lastsTooShort adds a problem if leaders of a range follow each other too soon.
+func (s *shardView) lastsTooShort(index int, all []Term) bool {
 	counts := map[string]int{}
 	unasked, recent := 0, 0
-	for n, t := range s.Terms {
+	for n, t := range all {
 		if s.now.Sub(t.Began) >= flappingPeriod {
 			continue
 		}
 		recent++
 		cause := t.Trigger
-		if n+1 < len(s.Terms) {
-			cause = orElse(s.Terms[n+1].EndCause, cause)
+		if n+1 < len(all) {
+			cause = orElse(all[n+1].EndCause, cause)
 		}
-		if t.IsFirst() || n+1 < len(s.Terms) && s.Terms[n+1].endedOnRequest() {
+		if t.IsFirst() || n+1 < len(all) && all[n+1].endedOnRequest() {
 			continue
 		}
 		unasked++
 		counts[orElse(cause, "not known")]++
 	}
 	if unasked < flappingTerms {
-		return
+		return false
 	}
 	var causes []string
 	for _, cause := range slices.Sorted(maps.Keys(counts)) {
 		causes = append(causes, fmt.Sprintf("%s (%d)", cause, counts[cause]))
 	}
 	terms := fmt.Sprintf("%d terms", unasked)
-	if recent == len(s.Terms) && s.Terms[len(s.Terms)-1].Epoch > 1 { // earlier ones are not told here
+	if recent == len(all) && all[len(all)-1].Epoch > 1 { // earlier ones are not told here
 		terms += " or more"
+	}
+	if len(s.Terms) > len(all) {
+		terms += fmt.Sprintf(" of range %d", index)
 	}
 	s.add(Warning, "", kindFlapping, fmt.Sprintf("Shard %s has begun %s in the last %.0f minutes that nobody asked for. Causes: %s.", s.Name, terms, flappingPeriod.Minutes(), strings.Join(causes, ", ")),
 		"See why the terms ended:",
 		"$ regent terms"+s.onShard(),
 		"`failed`: a controller. `renew deadline` and `expiry`: etcd or the CPU is slow. `suspicion` and `death`: machines hang, or the network between them is cut.")
+	return true
 }

@@ -112,6 +112,9 @@ type Replica struct {
 	// Format says which formats of what is stored the replica reads. Nil: it runs a version before v0.2.0, which
 	// reads the first one.
 	Format *Format `json:"format,omitempty"`
+	// Ranges are those of the shard, as this replica knows them. Nil: one leader leads all, and Election says who.
+	// Otherwise Election is that of range 0.
+	Ranges *Ranges `json:"ranges,omitempty"`
 	// NotReady are the checks of /readyz that fail, with their errors.
 	NotReady []Check `json:"notReady,omitempty"`
 	// Election is about the shard's Lease. Electing is about the Lease of those who elect the leader, in mode
@@ -202,6 +205,47 @@ type Election struct {
 	Contact *Contact `json:"contact,omitempty"`
 	// Standbys are the replicas that follow this one, which leads.
 	Standbys []Standby `json:"standbys,omitempty"`
+}
+
+// Ranges are the parts into which the logical clusters of a shard are divided, each with a leader and a Lease of its
+// own: <election's Lease>-<range>.
+type Ranges struct {
+	// Number is how many there are; 0: the replica does not know yet. Wanted is how many it wants there to be.
+	// Waits says why it leads none, as while the number changes; empty: it leads its share.
+	Number int    `json:"number"`
+	Wanted int    `json:"wanted"`
+	Waits  string `json:"waits,omitempty"`
+	// Ranges has all of them, in order, and none while the replica waits. Replicas are those that are present.
+	Ranges   []Range        `json:"ranges,omitempty"`
+	Replicas []RangeReplica `json:"replicas,omitempty"`
+}
+
+// Range is what a replica knows of a range, and what it does about it. Its fields are those of Election. Assigned is
+// the process that should lead it; empty while nobody can.
+type Range struct {
+	Range          int       `json:"range"`
+	State          string    `json:"state"`
+	Epoch          int64     `json:"epoch"`
+	Leader         string    `json:"leader,omitempty"`
+	LeaderInstance string    `json:"leaderInstance,omitempty"`
+	LeaderURL      string    `json:"leaderURL,omitempty"`
+	Assigned       string    `json:"assigned,omitempty"`
+	Since          time.Time `json:"since,omitzero"`
+	Trigger        string    `json:"trigger,omitempty"`
+	Leaderless     float64   `json:"leaderlessSeconds,omitempty"`
+	LastStepDown   string    `json:"lastStepDown,omitempty"`
+}
+
+// RangeReplica is a replica that is present. Weight is how large a share it wants, beside others, Leads how many ranges
+// it leads, Share how many it should lead, and Wants how many ranges it wants there to be.
+type RangeReplica struct {
+	Name     string `json:"name"`
+	Instance string `json:"instance,omitempty"`
+	URL      string `json:"url,omitempty"`
+	Weight   int    `json:"weight"`
+	Leads    int    `json:"leads"`
+	Share    int    `json:"share"`
+	Wants    int    `json:"wants"`
 }
 
 // Contact is a standby's contact with the leader's process.

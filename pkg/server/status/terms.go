@@ -16,6 +16,8 @@ type Terms struct {
 // Term is one unbroken period of one replica's leadership, or of somebody else's who took the Lease. Its leader records
 // it in etcd once, when the takeover is measured, under the term's fencing token. Its successors record how it ended.
 type Term struct {
+	// Range is of which range the term was; 0 in a shard with one leader.
+	Range int `json:"range,omitempty"`
 	// Epoch grows from term to term. It may begin again with 1 after the Lease was deleted.
 	Epoch int64 `json:"epoch"`
 	// Replica is empty if the holder did not say which replica it was.

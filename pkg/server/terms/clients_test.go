@@ -124,7 +124,7 @@ func TestARefusalEndsTheTerm(t *testing.T) {
 			cancel()
 		}()
 		return r.run(ctx, set{user: r.cfg.LeaderToken, token: term.Token(), run: func(ctx context.Context, deps controllers.Deps) error {
-			return supervisor.Run(ctx, registry.Scoped(controllers.LeaderOnly), deps, r.supervision(controllers.LeaderOnly))
+			return supervisor.Run(ctx, registry.Scoped(controllers.LeaderOnly), deps, r.supervision(part{scope: controllers.LeaderOnly}))
 		}})
 	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run returned %v", err)

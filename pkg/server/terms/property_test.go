@@ -229,7 +229,7 @@ func (c *cast) start(replica int) *actor {
 		_ = a.elector.Run(ctx, func(ctx context.Context, term election.Term) error {
 			current = term // before anything of it runs, and after everything of the one before has
 			err := lead(ctx, term)
-			if _, _, ok := runner.Term(); ok {
+			if _, _, ok := runner.Term(0); ok {
 				c.complain("epoch %d goes on, as its runner says, after its end", term.Epoch())
 			}
 			return err

@@ -10,11 +10,12 @@ import (
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/ranges"
 )
 
 // Remember writes the record of a term, with the term's clients. phases are how long the takeover's phases took, in
 // seconds. It writes nothing if the record is there already.
-type Remember func(ctx context.Context, clients controllers.Clients, term election.Term, phases map[string]float64) error
+type Remember func(ctx context.Context, clients controllers.Clients, of ranges.Range, term election.Term, phases map[string]float64) error
 
 const (
 	// recordTries is how often the record of a term is tried, and recordPause the time in between.
@@ -31,7 +32,7 @@ var errWorkEnded = errors.New("the term's work has ended")
 // record has the record of a term written once its takeover is told, in the background. If the term ends before that,
 // it is written then, if it still can be. Whatever fails only costs the record: the next leader tells that the term
 // was. The returned function waits until it is done.
-func (r *Runner) record(ctx context.Context, t *timeline, term election.Term, clients controllers.Clients) (stop func()) {
+func (r *Runner) record(ctx context.Context, t *timeline, of ranges.Range, term election.Term, clients controllers.Clients) (stop func()) {
 	if r.cfg.Remember == nil || term.Token().IsZero() {
 		return func() {}
 	}
@@ -39,7 +40,7 @@ func (r *Runner) record(ctx context.Context, t *timeline, term election.Term, cl
 	write := func(ctx context.Context, timeout time.Duration) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return r.cfg.Remember(ctx, clients, term, t.phases())
+		return r.cfg.Remember(ctx, clients, of, term, t.phases())
 	}
 	var writing sync.WaitGroup
 	writing.Go(func() { keepRecord(ctx, t.done, write) })

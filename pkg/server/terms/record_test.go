@@ -104,12 +104,12 @@ func TestNoRecordIsWrittenBeforeTheTakeoverIsMeasured(t *testing.T) {
 			t.Error("told before the first write")
 		default:
 		}
-		runner := &Runner{}
-		if _, _, ok := runner.Term(); ok {
+		runner := &Runner{terms: map[int]beginning{}}
+		if _, _, ok := runner.Term(0); ok {
 			t.Error("a term goes on before it has begun")
 		}
-		runner.term.Store(&beginning{timeline: timeline})
-		if _, phases, ok := runner.Term(); !ok || len(phases) != 5 || phases["first_reconcile"] != 1 {
+		runner.terms[0] = beginning{timeline: timeline}
+		if _, phases, ok := runner.Term(0); !ok || len(phases) != 5 || phases["first_reconcile"] != 1 {
 			t.Errorf("of the term that goes on these phases are over: %v, %v", phases, ok)
 		}
 		time.Sleep(time.Second)

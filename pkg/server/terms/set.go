@@ -18,7 +18,7 @@ import (
 
 // set is a set of controllers that run together, with clients of their own.
 type set struct {
-	scope controllers.Scope
+	part
 	// user is the bearer token of the clients.
 	user string
 	// token is the term's fencing token. It is zero without leader election and for the controllers of every
@@ -39,9 +39,9 @@ func (r *Runner) run(ctx context.Context, s set) error {
 		election.Fail(ctx, fmt.Errorf("%w: %s %s was refused", election.Fenced, req.Method, req.URL.Path))
 	})
 	defer client.Close()
-	defer r.late.clear(s.scope)
+	defer r.late.clear(s.part)
 	deps := r.cfg.Deps
-	deps.Token = s.token
+	deps.Token, deps.Range = s.token, controllers.ClustersOf(s.of)
 	var err error
 	if deps.Clients, err = client.Clients(); err != nil {
 		return err
@@ -53,10 +53,10 @@ func (r *Runner) run(ctx context.Context, s set) error {
 }
 
 // supervision returns the Config of the supervisor of a set.
-func (r *Runner) supervision(scope controllers.Scope) supervisor.Config {
+func (r *Runner) supervision(p part) supervisor.Config {
 	cfg := r.cfg.Supervision
-	cfg.Probe = r.probes[scope]
-	cfg.OnEvent = func(e supervisor.Event) { r.take(scope, e) }
+	cfg.Probe = r.probe(p)
+	cfg.OnEvent = func(e supervisor.Event) { r.take(p, e) }
 	return cfg
 }
 
@@ -74,14 +74,14 @@ func (r *Runner) newClient(s set, fenced func(*http.Request)) *loopback.Client {
 }
 
 // take handles an event of any set.
-func (r *Runner) take(scope controllers.Scope, e supervisor.Event) {
+func (r *Runner) take(p part, e supervisor.Event) {
 	switch e.Type {
 	case supervisor.ControllerFailed:
-		r.cfg.Warn(fmt.Sprintf("cannot run controller %q: %v (%s)", e.Controller, e.Err, e.Effect))
+		r.cfg.Warn(fmt.Sprintf("cannot run controller %q%s: %v (%s)", e.Controller, p.suffix(), e.Err, e.Effect))
 	case supervisor.TermTolerates:
-		r.cfg.Warn(e.Err.Error())
+		r.cfg.Warn(e.Err.Error() + p.suffix())
 	case supervisor.ControllerLate:
-		r.late.add(scope, e.Controller)
+		r.late.add(p, e.Controller+p.suffix())
 	case supervisor.ProcessFailed:
 		r.cfg.Exit(e.Err)
 	}
@@ -89,30 +89,30 @@ func (r *Runner) take(scope controllers.Scope, e supervisor.Event) {
 
 // lateControllers are the controllers that still run although their drain timeout has passed.
 type lateControllers struct {
-	mu      sync.Mutex
-	byScope map[controllers.Scope][]string
+	mu     sync.Mutex
+	byPart map[part][]string
 }
 
-func (l *lateControllers) add(scope controllers.Scope, name string) {
+func (l *lateControllers) add(p part, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.byScope == nil {
-		l.byScope = map[controllers.Scope][]string{}
+	if l.byPart == nil {
+		l.byPart = map[part][]string{}
 	}
-	l.byScope[scope] = append(l.byScope[scope], name)
+	l.byPart[p] = append(l.byPart[p], name)
 }
 
-func (l *lateControllers) clear(scope controllers.Scope) {
+func (l *lateControllers) clear(p part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.byScope, scope)
+	delete(l.byPart, p)
 }
 
 func (l *lateControllers) names() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []string
-	for _, names := range l.byScope {
+	for _, names := range l.byPart {
 		out = append(out, names...)
 	}
 	slices.Sort(out)

@@ -5,10 +5,13 @@
 package terms
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -18,6 +21,7 @@ import (
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
+	"github.com/regent-project/regent/pkg/election/ranges"
 	"github.com/regent-project/regent/pkg/server/loopback"
 )
 
@@ -47,15 +51,33 @@ type Config struct {
 	Transport transport.WrapperFunc
 }
 
-// Runner runs controllers. At any time it runs at most one term of the leader and one of the electing controllers.
+// Runner runs the controllers of all scopes, each set of them with a supervisor of its own: those of every replica,
+// those that elect, and the leader's of each range. Any goroutine may call its methods.
 type Runner struct {
-	cfg    Config
-	probes map[controllers.Scope]*supervisor.Probe // of the sets of controllers that run
-	late   lateControllers
-	term   atomic.Pointer[beginning] // of the leader's term that goes on
+	cfg  Config
+	late lateControllers
+
+	mu      sync.Mutex
+	probes  map[part]*supervisor.Probe // of the sets of controllers that run, or have run
+	leaders map[ranges.Range]*supervisor.Leader[controllers.Deps]
+	terms   map[int]beginning // of the leader's terms that go on, by range
 }
 
-// beginning is a term of the leader, with what measures how it began.
+// part says which controllers a set has: of a scope, and of the leader's scope for a range. The zero Range stands for
+// all.
+type part struct {
+	scope controllers.Scope
+	of    ranges.Range
+}
+
+// suffix says of which range it is, for people.
+func (p part) suffix() string {
+	if p.of.Of <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(" of range %d", p.of.Index)
+}
+
 type beginning struct {
 	term     election.Term
 	timeline *timeline
@@ -68,16 +90,37 @@ func New(cfg Config) (*Runner, error) {
 	}
 	showTakeovers(cfg.Lease)
 	supervisor.ShowMetrics(cfg.Registry)
-	r := &Runner{cfg: cfg, probes: map[controllers.Scope]*supervisor.Probe{}}
-	for _, scope := range controllers.Scopes {
-		r.probes[scope] = supervisor.NewProbe()
-	}
-	return r, nil
+	return &Runner{
+		cfg: cfg, probes: map[part]*supervisor.Probe{}, leaders: map[ranges.Range]*supervisor.Leader[controllers.Deps]{}, terms: map[int]beginning{},
+	}, nil
 }
 
-// Ping returns nil if the supervisor of the leader's controllers answers, or if none runs. It returns an error if ctx
+// probe returns that of a set.
+func (r *Runner) probe(p part) *supervisor.Probe {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.probes[p] == nil {
+		r.probes[p] = supervisor.NewProbe()
+	}
+	return r.probes[p]
+}
+
+// Ping returns nil if the supervisors of the leader's controllers answer, or if none runs. It returns an error if ctx
 // ends first.
-func (r *Runner) Ping(ctx context.Context) error { return r.probes[controllers.LeaderOnly].Ping(ctx) }
+func (r *Runner) Ping(ctx context.Context) error {
+	r.mu.Lock()
+	probes := maps.Clone(r.probes)
+	r.mu.Unlock()
+	for p, probe := range probes {
+		if p.scope != controllers.LeaderOnly {
+			continue
+		}
+		if err := probe.Ping(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Late names the controllers that still run although their drain timeout has passed.
 func (r *Runner) Late() []string { return r.late.names() }
@@ -86,9 +129,9 @@ func (r *Runner) Late() []string { return r.late.names() }
 // started has ended.
 func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 	err := r.run(ctx, set{
-		scope: controllers.Electing, user: r.cfg.LeaderToken, token: term.Token(),
+		part: part{scope: controllers.Electing}, user: r.cfg.LeaderToken, token: term.Token(),
 		run: func(ctx context.Context, deps controllers.Deps) error {
-			cfg := r.supervision(controllers.Electing)
+			cfg := r.supervision(part{scope: controllers.Electing})
 			take := cfg.OnEvent
 			cfg.OnEvent = func(e supervisor.Event) {
 				take(e)
@@ -107,9 +150,9 @@ func (r *Runner) Elect(ctx context.Context, term election.Term) error {
 func (r *Runner) EveryReplica(ctx context.Context) error {
 	everywhere := r.cfg.Registry.Scoped(controllers.EveryReplica)
 	all := set{
-		scope: controllers.EveryReplica, user: r.cfg.ReplicaToken,
+		part: part{scope: controllers.EveryReplica}, user: r.cfg.ReplicaToken,
 		run: func(ctx context.Context, deps controllers.Deps) error {
-			return supervisor.Run(ctx, everywhere, deps, r.supervision(controllers.EveryReplica))
+			return supervisor.Run(ctx, everywhere, deps, r.supervision(part{scope: controllers.EveryReplica}))
 		},
 	}
 	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 7, Cap: time.Minute}
@@ -136,60 +179,141 @@ func (r *Runner) EveryReplica(ctx context.Context) error {
 	}
 }
 
-// Leader returns the function that package election calls for each term. It runs the controllers of the given scopes,
-// and returns when everything that the term started has ended.
+// Leader returns the function that runs one term of the leader, for an election.Elector: the controllers of the scopes.
+// The replica remembers between terms for which controllers it has stepped down.
 func (r *Runner) Leader(scopes ...controllers.Scope) election.LeadFunc {
-	leader, err := supervisor.NewLeader(r.supervision(controllers.LeaderOnly), r.cfg.Registry, scopes...)
-	if err != nil { // not where New has registered the same metrics
-		return func(context.Context, election.Term) error { return err }
-	}
-	return func(ctx context.Context, term election.Term) error { return r.lead(ctx, leader, term) }
+	lead := r.RangeLeader(scopes...)
+	return func(ctx context.Context, term election.Term) error { return lead(ctx, ranges.Range{Of: 1}, term) }
 }
 
-func (r *Runner) lead(ctx context.Context, leader *supervisor.Leader[controllers.Deps], term election.Term) error {
+// RangeLeader returns the function that runs one term of a range's leader, for a ranges.Group, as Leader does: what the
+// replica remembers, it does for each range, until there is another number of ranges.
+func (r *Runner) RangeLeader(scopes ...controllers.Scope) ranges.LeadFunc {
+	return func(ctx context.Context, of ranges.Range, term election.Term) error {
+		leader, err := r.leader(of, scopes)
+		if err != nil { // not where New has registered the same metrics
+			return err
+		}
+		if of.Of > 1 {
+			ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("range", of.Index))
+		}
+		return r.lead(ctx, leader, of, term)
+	}
+}
+
+// leader returns what runs the controllers of a range in its terms.
+func (r *Runner) leader(of ranges.Range, scopes []controllers.Scope) (*supervisor.Leader[controllers.Deps], error) {
+	cfg := r.supervision(part{controllers.LeaderOnly, of})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if leader := r.leaders[of]; leader != nil {
+		return leader, nil
+	}
+	for other, leader := range r.leaders { // of another number, whose terms have all ended
+		if other.Of != of.Of {
+			leader.Close()
+			delete(r.leaders, other)
+			delete(r.probes, part{controllers.LeaderOnly, other})
+		}
+	}
+	leader, err := supervisor.NewLeader(cfg, r.cfg.Registry, scopes...)
+	if err == nil {
+		r.leaders[of] = leader
+	}
+	return leader, err
+}
+
+func (r *Runner) lead(ctx context.Context, leader *supervisor.Leader[controllers.Deps], of ranges.Range, term election.Term) error {
 	timeline, workCtx, measured := newTimeline(ctx, r.cfg.Lease, term.Epoch(), term.Takeover())
 	defer measured()
-	r.term.Store(&beginning{term, timeline})
-	defer r.term.Store(nil)
+	r.mu.Lock()
+	r.terms[of.Index] = beginning{term, timeline}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.terms, of.Index)
+	}()
 	return r.run(workCtx, set{
-		scope: controllers.LeaderOnly, user: r.cfg.LeaderToken, token: term.Token(), measure: timeline.writes(ctx),
-		begun: func(clients controllers.Clients) func() { return r.record(ctx, timeline, term, clients) },
+		part: part{controllers.LeaderOnly, of}, user: r.cfg.LeaderToken, token: term.Token(), measure: timeline.writes(ctx),
+		begun: func(clients controllers.Clients) func() { return r.record(ctx, timeline, of, term, clients) },
 		run:   func(ctx context.Context, deps controllers.Deps) error { return leader.Lead(ctx, term, deps) },
 	})
 }
 
-// Term returns the leader's term that goes on, and how long the phases of its takeover took in seconds, as far as they
-// are over. It reports false if no term goes on.
-func (r *Runner) Term() (term election.Term, phases map[string]float64, ok bool) {
-	b := r.term.Load()
-	if b == nil {
+// Term returns the term of a range that goes on, and how long the phases of its takeover took, in seconds. It is not ok
+// if this replica does not lead the range.
+func (r *Runner) Term(index int) (term election.Term, phases map[string]float64, ok bool) {
+	r.mu.Lock()
+	b, ok := r.terms[index]
+	r.mu.Unlock()
+	if !ok {
 		return term, nil, false
 	}
 	return b.term, b.timeline.phases(), true
 }
 
-// Status is how a controller of the registry is doing on this replica.
+// Status is how a controller is doing.
 type Status struct {
 	Scope controllers.Scope
 	supervisor.Status
+	// Ranges has how it is doing in each range that this replica leads, or has led, by the range's index, if the
+	// shard has several. Status then has the sums, and otherwise what is worst.
+	Ranges map[int]supervisor.Status
 }
 
-// Status returns how all controllers of the registry are doing, in its order. One that has not run yet is stopped. It
-// does not block.
+// Status returns how the controllers of all scopes are doing, in the order of the registry.
 func (r *Runner) Status() []Status {
-	known := map[string]supervisor.Status{}
-	for _, probe := range r.probes {
-		for _, s := range probe.Status() {
-			known[s.Controller] = s
+	r.mu.Lock()
+	probes := maps.Clone(r.probes)
+	r.mu.Unlock()
+	known := map[string]*Status{}
+	for _, p := range slices.SortedFunc(maps.Keys(probes), func(a, b part) int { return cmp.Compare(a.of.Index, b.of.Index) }) {
+		for _, s := range probes[p].Status() {
+			sum := known[s.Controller]
+			if sum == nil {
+				sum = &Status{Status: supervisor.Status{Controller: s.Controller, State: supervisor.Stopped}}
+				known[s.Controller] = sum
+			}
+			sum.add(p.of, s)
 		}
 	}
 	all := r.cfg.Registry.Scoped(controllers.Scopes...)
 	out := make([]Status, len(all))
 	for n, d := range all {
-		out[n] = Status{d.Scope, supervisor.Status{Controller: d.Name, State: supervisor.Stopped}}
+		out[n] = Status{Status: supervisor.Status{Controller: d.Name, State: supervisor.Stopped}}
 		if s, ok := known[d.Name]; ok {
-			out[n].Status = s
+			out[n] = *s
 		}
+		out[n].Scope = d.Scope
 	}
 	return out
+}
+
+// add takes the status of a range. With one range that is the whole.
+func (s *Status) add(of ranges.Range, one supervisor.Status) {
+	if of.Of <= 1 {
+		s.Status = one
+		return
+	}
+	if s.Ranges == nil {
+		s.Ranges = map[int]supervisor.Status{}
+	}
+	s.Ranges[of.Index] = one
+	s.Restarts += one.Restarts
+	s.Panics += one.Panics
+	s.Stalls += one.Stalls
+	s.Tolerated = s.Tolerated || one.Tolerated
+	s.HeldBy = cmp.Or(s.HeldBy, one.HeldBy)
+	if one.Failed.After(s.Failed) {
+		s.LastError, s.Failed, s.Effect = one.LastError, one.Failed, one.Effect
+	}
+	if slices.Index(supervisor.States, one.State) < slices.Index(supervisor.States, s.State) || s.Since.IsZero() {
+		s.State, s.Since = one.State, one.Since
+	}
+	s.Health.Pending += one.Health.Pending
+	s.Health.Returned += one.Health.Returned
+	s.Health.Sweep.Pending += one.Health.Sweep.Pending
+	s.Health.Sweep.Returned += one.Health.Sweep.Returned
+	s.Health.Sweep.Running = s.Health.Sweep.Running || one.Health.Sweep.Running
 }

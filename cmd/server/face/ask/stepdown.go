@@ -16,6 +16,8 @@ import (
 // Succession is a change of the leader that was asked for.
 type Succession struct {
 	Shard string `json:"shard"`
+	// Range is the one that was handed over. Nil: the shard has one leader.
+	Range *int `json:"range,omitempty"`
 	// From led in epoch Before. To leads in epoch After. Both To and After are zero if nobody has been seen to lead
 	// since. They are the same as From and Before if To led already, and nothing was to be done.
 	From   string `json:"from"`
@@ -31,8 +33,18 @@ type Wish struct {
 	// Reason is written on the Lease. To is the replica that should lead next; empty: any.
 	Reason string `json:"reason"`
 	To     string `json:"to"`
-	// Epoch is that of the term that is to end; 0: whichever goes on.
+	// Epoch is that of the term that is to end; 0: whichever goes on. Range is which range is to be handed over;
+	// nil: the shard has one leader.
 	Epoch int64 `json:"-"`
+	Range *int  `json:"-"`
+}
+
+// What says what was handed over, for people.
+func (s Succession) What() string {
+	if s.Range == nil {
+		return "shard " + s.Shard
+	}
+	return fmt.Sprintf("range %d of shard %s", *s.Range, s.Shard)
 }
 
 // LedAlready reports whether the replica that should lead next led already.
@@ -55,6 +67,9 @@ func (c *Client) StepDown(ctx context.Context, of status.Installation, shard sta
 	if wish.Epoch != 0 {
 		path += fmt.Sprintf("&epoch=%d", wish.Epoch)
 	}
+	if wish.Range != nil {
+		path += fmt.Sprintf("&range=%d", *wish.Range)
+	}
 	err = fmt.Errorf("no replica of shard %s can be asked from here: none has told its URL", shard.Name)
 	for _, place := range c.shard(of, shard.Name) {
 		if err = place.do(ctx, http.MethodPost, path, body, &answer); !NeverSent(err) {
@@ -64,7 +79,7 @@ func (c *Client) StepDown(ctx context.Context, of status.Installation, shard sta
 	if err != nil {
 		return Succession{}, fmt.Errorf("the leader of shard %s has not agreed to hand over: %w", shard.Name, err)
 	}
-	change := Succession{Shard: shard.Name, From: answer.Replica, Before: answer.Epoch}
+	change := Succession{Shard: shard.Name, Range: wish.Range, From: answer.Replica, Before: answer.Epoch}
 	if answer.GoesOn {
 		change.To, change.After = change.From, change.Before
 	}
@@ -87,7 +102,7 @@ func (c *Client) AwaitSuccessor(ctx context.Context, of status.Installation, s S
 	tick := time.NewTicker(succeededPeriod)
 	defer tick.Stop()
 	for {
-		for _, e := range c.elections(ctx, of, s.Shard) {
+		for _, e := range c.elections(ctx, of, s) {
 			if e.State == status.StateLeading && e.Epoch > s.Before {
 				s.To, s.After, s.Took = e.Leader, e.Epoch, time.Since(began).Seconds()
 				return s, nil
@@ -96,18 +111,18 @@ func (c *Client) AwaitSuccessor(ctx context.Context, of status.Installation, s S
 		select {
 		case <-ctx.Done():
 			s.Took = time.Since(began).Seconds()
-			return s, fmt.Errorf("%s has given the lease up, and nobody has been seen to lead shard %s since: see regent status", s.From, s.Shard)
+			return s, fmt.Errorf("%s has given the lease up, and nobody has been seen to lead %s since: see regent status", s.From, s.What())
 		case <-tick.C:
 		}
 	}
 }
 
-// elections returns what the replicas of a shard say of their election, those that can be asked at once and side by
-// side. If none can, the whole installation is asked.
-func (c *Client) elections(ctx context.Context, of status.Installation, shard string) (all []status.Election) {
+// elections returns what the replicas of a shard say of the election of a range, those that can be asked at once and
+// side by side. If none can, the whole installation is asked.
+func (c *Client) elections(ctx context.Context, of status.Installation, s Succession) (all []status.Election) {
 	soon, cancel := context.WithTimeout(ctx, electionPatience)
 	defer cancel()
-	replicas := find(of, shard).Replicas
+	replicas := find(of, s.Shard).Replicas
 	answers := make([]status.Replica, len(replicas))
 	var asking sync.WaitGroup
 	for i, r := range replicas {
@@ -123,7 +138,7 @@ func (c *Client) elections(ctx context.Context, of status.Installation, shard st
 	asking.Wait()
 	for _, r := range answers {
 		if r.Name != "" {
-			all = append(all, electionOf(r))
+			all = append(all, electionOf(r, s.Range))
 		}
 	}
 	if len(all) > 0 {
@@ -133,15 +148,19 @@ func (c *Client) elections(ctx context.Context, of status.Installation, shard st
 	if err != nil {
 		return nil
 	}
-	for _, r := range find(now, shard).Replicas {
-		all = append(all, electionOf(r))
+	for _, r := range find(now, s.Shard).Replicas {
+		all = append(all, electionOf(r, s.Range))
 	}
 	return all
 }
 
-// electionOf returns a replica's election. A leader says so by its own name.
-func electionOf(r status.Replica) status.Election {
+// electionOf returns what a replica says of the election of a range. A leader says so by its own name.
+func electionOf(r status.Replica, index *int) status.Election {
 	e := r.Election
+	if index != nil && r.Ranges != nil && *index < len(r.Ranges.Ranges) {
+		of := r.Ranges.Ranges[*index]
+		e = status.Election{State: of.State, Epoch: of.Epoch, Leader: of.Leader}
+	}
 	if e.State == status.StateLeading {
 		e.Leader = r.Name
 	}

@@ -176,6 +176,14 @@ func (p *Page) stepDown(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
+	if index := req.URL.Query().Get("range"); index != "" {
+		number, err := strconv.Atoi(index)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		wish.Range = &number
+	}
 	client := ask.New(p.places.list())
 	of, err := client.Installation(req.Context())
 	if err != nil {

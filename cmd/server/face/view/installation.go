@@ -60,6 +60,9 @@ func clusters(s status.Shard) string {
 
 // leadership says who leads, since when and why.
 func (p *page) leadership(s status.Shard) string {
+	if r := rangesOf(s); r != nil {
+		return p.shares(*r)
+	}
 	e, ok := leading(s)
 	if !ok {
 		longest := time.Duration(0)
@@ -114,14 +117,21 @@ func (p *page) replicas(s status.Shard) {
 	if p.wide() {
 		head = append(head, "VERSION", "MODE", "PRIORITY", "URL")
 	}
+	divided := p.wide() && rangesOf(s) != nil
+	if divided {
+		head = append(head, "LEADS RANGES")
+	}
 	rows := [][]string{head}
 	for _, r := range s.Replicas {
-		row := []string{r.Name, orDash(r.Election.State), ready(r), contact(r), work(r), sweep(r), p.ago(r.Started)}
+		row := []string{r.Name, state(r), ready(r), contact(r), work(r), sweep(r), p.ago(r.Started)}
 		if r.Fault != "" {
 			row = []string{r.Name, "does not answer", "-", "-", "-", "-", "-"}
 		}
 		if p.wide() {
 			row = append(row, orDash(r.Version), orDash(r.Election.Mode), fmt.Sprint(r.Election.Priority), orDash(r.URL))
+		}
+		if divided {
+			row = append(row, orDash(spans(led(r))))
 		}
 		rows = append(rows, row)
 	}
@@ -144,6 +154,8 @@ func contact(r status.Replica) string {
 	switch {
 	case e.State == status.StateLeading:
 		return fmt.Sprintf("%d follow", len(e.Standbys))
+	case len(led(r)) > 0:
+		return "-" // it leads, and follows others
 	case e.Contact == nil:
 		return "-"
 	case e.Contact.State == "alive" || e.Contact.Heard.IsZero() || r.Observed.IsZero():

@@ -29,9 +29,18 @@ func Terms(w io.Writer, look Look, terms status.Terms) error {
 	if look.wide() {
 		head = []string{"EPOCH", "REPLICA", "BEGAN", "ENDED", "LASTED", "TRIGGER", "GAP", "DETECT", "BREAK", "ACQUIRE", "CACHES", "FIRST RECONCILE", "FIRST WRITE", "ENDED BY"}
 	}
-	rows := [][]string{head}
-	for i, t := range terms.Terms {
-		rows = append(rows, p.term(t, i == 0))
+	divided := slices.ContainsFunc(terms.Terms, func(t status.Term) bool { return t.Range != 0 })
+	if divided {
+		head = append([]string{"RANGE"}, head...)
+	}
+	rows, latest := [][]string{head}, map[int]bool{}
+	for _, t := range terms.Terms {
+		row := p.term(t, !latest[t.Range])
+		latest[t.Range] = true
+		if divided {
+			row = append([]string{fmt.Sprint(t.Range)}, row...)
+		}
+		rows = append(rows, row)
 	}
 	p.table("", rows)
 	if slices.ContainsFunc(terms.Terms, wroteNothing) {
@@ -76,7 +85,7 @@ func (p *page) length(t status.Term, latest bool) string {
 	switch {
 	case !t.Ended.IsZero():
 		return span(t.Ended.Sub(t.Began))
-	case latest:
+	case latest && t.EndCause == "":
 		return span(p.Now.Sub(t.Began)) + " so far"
 	}
 	return "not known"

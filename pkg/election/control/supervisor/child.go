@@ -59,7 +59,8 @@ type child struct {
 	mu        sync.Mutex
 	state     state
 	tolerated bool
-	watched   *instance // the instance that runs now, or nil
+	watched   *instance     // the instance that runs now, or nil
+	swept     control.Sweep // as the metrics show it
 }
 
 // progress says how far a child has come. Each channel is closed once.

@@ -93,7 +93,7 @@ func (c *child) examine(elapsed time.Duration, reachable bool) {
 		return
 	}
 	idle, held, by := i.stands.observe(health, elapsed, reachable)
-	showSweep(c.Name, health.Sweep)
+	c.sweeps(i, health.Sweep)
 	c.record.reports(health)
 	if idle == 0 && reachable {
 		if i.worked += elapsed; i.worked >= c.failures.window {
@@ -174,8 +174,19 @@ func (c *child) end(i *instance) {
 	i.over = true
 	c.mu.Unlock()
 	i.reports.Wait()
-	showSweep(c.Name, control.Sweep{})
+	c.sweeps(i, control.Sweep{})
 	c.holds(i, "", 0, 0)
+}
+
+// sweeps shows the latest report of an instance's sweep. When the instance is over, there is none.
+func (c *child) sweeps(i *instance, s control.Sweep) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i.over {
+		s = control.Sweep{}
+	}
+	showSweep(c.Name, c.swept, s)
+	c.swept = s
 }
 
 // recovered ends the toleration of a controller that has worked for the restart window.

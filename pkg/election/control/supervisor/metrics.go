@@ -9,7 +9,7 @@ import (
 
 var (
 	stateGauge = series.NewGauge("regent_controller_state",
-		"1 for the state that a controller of this replica is in, otherwise 0. All leader-only controllers are stopped on a replica that does not lead.", "controller", "state")
+		"Number of runs of a controller of this replica that are in a state: 1 for one of them, or with ranges one for each that the replica leads. stopped is 1 if there is no run: all leader-only controllers are stopped on a replica that does not lead.", "controller", "state")
 	starts        = series.NewCounter("regent_controller_starts_total", "How often a controller was constructed, in all terms of this process.", "controller")
 	restartsTotal = series.NewCounter("regent_controller_restarts_total",
 		"How often a controller was constructed again within a term, because it had failed.", "controller")
@@ -17,11 +17,11 @@ var (
 	stalls = series.NewCounter("regent_controller_stalls_total",
 		"How often a controller held work and got none of it done for its stall deadline.", "controller")
 	sweeping = series.NewGauge("regent_controller_sweeping",
-		"1 while a controller passes over all objects, with which it begins, and works on what it has found there, otherwise 0.", "controller")
+		"Number of runs of a controller that pass over all objects, with which each begins, or work on what they have found there. There is one run, or with ranges one for each that the replica leads.", "controller")
 	sweptKeys = series.NewGauge("regent_controller_swept_keys",
 		"Number of keys that a controller has found in its pass over all objects and has not worked on yet.", "controller")
 	holding = series.NewGauge("regent_controller_held",
-		"1 while all the work of a controller is of one group, such as a logical cluster, and none of it was done for its stall deadline, otherwise 0. The log names the group.", "controller")
+		"Number of runs of a controller whose work is all of one group, such as a logical cluster, and of which none was done for its stall deadline. The log names the group.", "controller")
 	lateGauge = series.NewGauge("regent_late_controllers",
 		"Number of controllers that have not stopped although their drain timeout is over. The log has their stacks.")
 )
@@ -84,14 +84,43 @@ func hide(controllers []string) {
 	}
 }
 
-// showSweep shows a controller's report of its sweep.
-func showSweep(controller string, s control.Sweep) {
-	sweeping.Flag(s.Running, controller)
-	sweptKeys.Set(float64(s.Pending), controller)
+// A controller may run several times in a process, in terms of different Leases, so its gauges are sums.
+
+// showSweep shows what has changed in a controller's report of its sweep.
+func showSweep(controller string, from, to control.Sweep) {
+	sweeping.Add(number(to.Running)-number(from.Running), controller)
+	sweptKeys.Add(float64(to.Pending-from.Pending), controller)
 }
 
-// showState moves a controller's series from one state to another.
+// showHeld shows whether a controller is held, and was.
+func showHeld(controller string, was, is bool) { holding.Add(number(is)-number(was), controller) }
+
+// showState moves one run of a controller from one state to another. A controller is stopped while no run is in another
+// state.
 func showState(controller string, from, to state) {
-	stateGauge.Set(0, controller, string(from))
-	stateGauge.Set(1, controller, string(to))
+	runs.mu.Lock()
+	defer runs.mu.Unlock()
+	for s, by := range map[state]int{from: -1, to: 1} {
+		if s != stateStopped {
+			runs.of[controller] += by
+			stateGauge.Add(float64(by), controller, string(s))
+		}
+	}
+	if runs.of[controller] == 0 {
+		delete(runs.of, controller)
+	}
+	stateGauge.Flag(runs.of[controller] == 0, controller, string(stateStopped))
+}
+
+// runs counts the runs of each controller that are not stopped.
+var runs = struct {
+	mu sync.Mutex
+	of map[string]int
+}{of: map[string]int{}}
+
+func number(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
 }

@@ -64,7 +64,7 @@ func (c *child) holds(i *instance, by string, held, deadline time.Duration) {
 		by = ""
 	}
 	was := c.record.heldBy(by)
-	holding.Flag(by != "", c.Name)
+	showHeld(c.Name, was != "", by != "")
 	c.mu.Unlock()
 	switch {
 	case by == was:

@@ -123,6 +123,11 @@ const (
 	Stalled = string(stateStalled)
 )
 
+// States are all values of Status.State, the worst first.
+var States = []string{
+	string(stateLate), string(stateFailed), Stalled, string(stateRestarting), string(stateWaiting), string(stateStarting), Running, string(stateDisabled), Stopped,
+}
+
 // longestStacks is how long the stacks of a controller may be, in bytes.
 const longestStacks = 1 << 20
 

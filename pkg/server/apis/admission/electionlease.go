@@ -3,6 +3,9 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,8 +22,10 @@ import (
 // that restores an old holder and epoch would make that term's token valid again. Taking the Lease away, clearing it
 // and deleting it stay allowed.
 type ElectionLease struct {
-	Cluster         logicalcluster.Name
-	Namespace, Name string
+	Cluster   logicalcluster.Name
+	Namespace string
+	// Names are those of the elections. The Leases of an election's ranges have a number behind it.
+	Names []string
 }
 
 // Handles implements admission.Interface.
@@ -28,7 +33,7 @@ func (*ElectionLease) Handles(op admission.Operation) bool { return op == admiss
 
 // Validate implements admission.ValidationInterface.
 func (l *ElectionLease) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != coordinationv1.Resource("leases") || a.GetNamespace() != l.Namespace || a.GetName() != l.Name {
+	if a.GetResource().GroupResource() != coordinationv1.Resource("leases") || a.GetNamespace() != l.Namespace || !l.has(a.GetName()) {
 		return nil
 	}
 	if cluster, _ := clusters.From(ctx); cluster != l.Cluster {
@@ -40,9 +45,18 @@ func (l *ElectionLease) Validate(ctx context.Context, a admission.Attributes, _ 
 		return apierrors.NewInternalError(fmt.Errorf("cannot compare a %T with a %T", a.GetObject(), a.GetOldObject()))
 	}
 	if errs := validateSuccession(lease.Spec, old.Spec); len(errs) > 0 {
-		return apierrors.NewInvalid(coordinationv1.SchemeGroupVersion.WithKind("Lease").GroupKind(), l.Name, errs)
+		return apierrors.NewInvalid(coordinationv1.SchemeGroupVersion.WithKind("Lease").GroupKind(), a.GetName(), errs)
 	}
 	return nil
+}
+
+// has reports whether a Lease is one of an election.
+func (l *ElectionLease) has(name string) bool {
+	return slices.ContainsFunc(l.Names, func(election string) bool {
+		index, isRange := strings.CutPrefix(name, election+"-")
+		_, err := strconv.ParseUint(index, 10, 16)
+		return name == election || isRange && err == nil
+	})
 }
 
 func validateSuccession(spec, old coordinationv1.LeaseSpec) field.ErrorList {

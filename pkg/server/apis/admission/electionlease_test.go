@@ -44,9 +44,9 @@ func TestATermOfTheElectionLeaseNeverComesBack(t *testing.T) {
 	}
 }
 
-// The rule is for one Lease, and for updates.
+// The rule is for the Leases of elections and of their ranges, and for updates.
 func TestOnlyTheElectionLeaseIsHeldToTheRuleOfSuccession(t *testing.T) {
-	rule := &ElectionLease{Cluster: clusters.SystemAdmin, Namespace: "kube-system", Name: "l"}
+	rule := &ElectionLease{Cluster: clusters.SystemAdmin, Namespace: "kube-system", Names: []string{"l", "e"}}
 	if rule.Handles(admission.Create) || rule.Handles(admission.Delete) || !rule.Handles(admission.Update) {
 		t.Error("it is not about updates")
 	}
@@ -58,7 +58,10 @@ func TestOnlyTheElectionLeaseIsHeldToTheRuleOfSuccession(t *testing.T) {
 		refused                            bool
 	}{
 		"the Lease":         {"system:admin", "kube-system", "l", "leases", true},
+		"another election":  {"system:admin", "kube-system", "e", "leases", true},
+		"of a range":        {"system:admin", "kube-system", "l-17", "leases", true},
 		"another name":      {"system:admin", "kube-system", "m", "leases", false},
+		"a longer name":     {"system:admin", "kube-system", "l-17-b", "leases", false},
 		"another namespace": {"system:admin", "default", "l", "leases", false},
 		"another cluster":   {"root", "kube-system", "l", "leases", false},
 		"another resource":  {"system:admin", "kube-system", "l", "leasecandidates", false},
