@@ -233,17 +233,11 @@ func (s situation) headStart(cfg Config, winnable time.Time) time.Time {
 		return time.Time{}
 	case last.Preferred != "":
 		return s.seen.Since.Add(cfg.RetryPeriod / headStarts)
-	case last.StandbyPriority > cfg.Priority, s.isAssignedToAnother(cfg):
+	case last.StandbyPriority > cfg.Priority, s.assigned != "" && s.assigned != cfg.Instance:
 		return winnable.Add(cfg.RetryPeriod / headStarts)
 	default:
 		return time.Time{}
 	}
-}
-
-// isAssignedToAnother reports whether another process should hold the lease, and has not just given it up.
-func (s situation) isAssignedToAnother(cfg Config) bool {
-	gaveUp := s.seen.Holder() == "" && s.seen.Presence().Instance == s.assigned
-	return s.assigned != "" && s.assigned != cfg.Instance && !gaveUp
 }
 
 // isOther reports whether mode, that of the Lease, is another mode than this process's.

@@ -120,12 +120,30 @@ func (d *division) assign(all map[string]*coordinationv1.Lease, members map[stri
 		}
 	}
 	assigned := share.Assign(holders, weights)
+	for k := range assigned {
+		// it has just said that it does not lead the range: nobody should leave it to it
+		if last, freed := lastHolder(all[d.ranges[k].leaseName(d.group.cfg.Name)]); freed && members[last].instance == assigned[k] {
+			assigned[k] = ""
+		}
+	}
 	if slices.Equal(assigned, d.assigned) {
 		return
 	}
 	d.assigned = assigned
 	close(d.changed)
 	d.changed = make(chan struct{})
+}
+
+// lastHolder returns who has released a Lease that nobody has taken since. It is not ok otherwise.
+func lastHolder(l *coordinationv1.Lease) (holder string, freed bool) {
+	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") != "" {
+		return "", false
+	}
+	last := lease.PredecessorOf(l).Last
+	if last == nil || last.Holder == "" {
+		return "", false
+	}
+	return last.Holder, true
 }
 
 // holderThatLeft returns the holder that has released a Lease because its process stops; empty if nobody has. Its other

@@ -272,6 +272,33 @@ func TestARangeThatComesBackIsMovedLessAndLessOften(t *testing.T) {
 	})
 }
 
+// Whoever steps down has said that it does not lead the range. So the others do not leave the range to it, although it is
+// assigned to it.
+func TestARangeIsNotLeftToWhomHasJustGivenItUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := electiontest.NewStore("group")
+		all := []*process{join(t, store, "a", 4), join(t, store, "b", 4)}
+		time.Sleep(4 * lasts)
+		for k := range 4 {
+			from, to := all[0], all[1]
+			if _, leads := to.share()[k]; leads {
+				from, to = to, from
+			}
+			began := time.Now()
+			if _, err := from.StepDown(k, "somebody asks", ""); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(retry)
+			if since, leads := to.share()[k]; !leads || since.Sub(began) > moment {
+				t.Errorf("range %d: the other one leads %t, after %v", k, leads, since.Sub(began))
+			}
+		}
+		for _, p := range all {
+			p.stop()
+		}
+	})
+}
+
 // With weights the shares are in proportion to them.
 func TestSharesFollowWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

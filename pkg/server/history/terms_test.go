@@ -95,3 +95,31 @@ func TestAnEntryKnowsTheLastSignOfLife(t *testing.T) {
 		})
 	}
 }
+
+// Ranges have nothing to do with each other: epochs and holders may be the same. When there are fewer ranges, the last
+// terms of the others are over.
+func TestTheTermsOfEachRangeAreToldByThemselves(t *testing.T) {
+	of := func(index int, term status.Term, before ...status.Term) Entry {
+		term.Range, term.Holder = index, "h"
+		for n := range before {
+			before[n].Range, before[n].Holder = index, "h"
+		}
+		return Entry{Term: term, Before: before}
+	}
+	entries := []Entry{of(0, current(1, 0)), of(1, current(1, 1)), of(2, current(1, 2)), of(1, current(2, 9), past(1, 8, "death"))}
+	tell := func(now ...Entry) (text string) {
+		for _, term := range Terms(entries, now...) {
+			text += fmt.Sprintf("%d/%s ", term.Range, brief([]status.Term{term}))
+			if term.EndReason != "" {
+				text += "(" + term.EndReason + ") "
+			}
+		}
+		return text
+	}
+	if got, want := tell(of(0, current(1, 0)), of(1, current(2, 9)), of(2, current(1, 2))), "1/2 2/1 1/1:death@8 0/1 "; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	if got, want := tell(of(0, current(2, 20), past(1, 19, "shutdown"))), "0/2 1/2 (the number of ranges has changed) 2/1 (the number of ranges has changed) 1/1:death@8 0/1:shutdown@19 "; got != want {
+		t.Errorf("with one range, told %q, want %q", got, want)
+	}
+}

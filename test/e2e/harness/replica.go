@@ -75,6 +75,13 @@ func (r *Replica) Again() {
 	r.pid.Store(int64(r.PID()))
 }
 
+// AgainWith is Again with other arguments than it was started with, also later.
+func (r *Replica) AgainWith(args ...string) {
+	r.t.Helper()
+	r.args = args
+	r.Again()
+}
+
 // WaitReady waits for /readyz.
 func (r *Replica) WaitReady() {
 	r.t.Helper()

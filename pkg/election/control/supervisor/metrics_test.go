@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/regent-project/regent/pkg/election/control"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
@@ -44,6 +45,44 @@ func TestALeaderThatIsClosedLeavesNoSeries(t *testing.T) {
 	if n := series(); n != 0 {
 		t.Errorf("%d series are left of one that came again", n)
 	}
+}
+
+// A controller may run in terms of several Leases at the same time. Its gauges are sums, and it is stopped when no run is
+// left.
+func TestTheRunsOfAControllerAreCounted(t *testing.T) {
+	registry, err := control.NewRegistry(descriptor("runs-twice", untilCancelled))
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisor.ShowMetrics(registry)
+	synctest.Test(t, func(t *testing.T) {
+		expect := func(when string, running, stopped float64) {
+			t.Helper()
+			synctest.Wait()
+			is := func(state string) float64 { return seriestest.Value(t, "regent_controller_state", "runs-twice", state) }
+			if is("running") != running || is("stopped") != stopped {
+				t.Errorf("%s: %v are running and %v stopped", when, is("running"), is("stopped"))
+			}
+		}
+		expect("before", 0, 1)
+		var ends []func()
+		for n := range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- supervisor.Run(ctx, registry.Scoped(control.LeaderOnly), deps{}, supervisor.Config{}) }()
+			ends = append(ends, func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+			expect("begun", float64(n+1), 0)
+		}
+		ends[0]()
+		expect("one has ended", 1, 0)
+		ends[1]()
+		expect("all have ended", 0, 1)
+	})
 }
 
 func TestPoliciesThatMeanNothingAreAnError(t *testing.T) {
