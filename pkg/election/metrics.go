@@ -39,6 +39,8 @@ var (
 			_, epoch, _ := e.observe(time.Now())
 			return float64(epoch)
 		}, func(a, b float64) float64 { return a + b }), "name")
+	_ = series.NewGaugeView("regent_election_leases", "For how many Leases this process stands under this name: one, or one for each range of an election by ranges.",
+		ofShown(func(*Elector) float64 { return 1 }, func(a, b float64) float64 { return a + b }), "name")
 	_ = series.NewGaugeView("regent_election_seconds_without_leader",
 		"For how long this process has known nobody who holds an unexpired lease and is accounted for; 0 while it does.",
 		ofShown(func(e *Elector) float64 {

@@ -30,31 +30,31 @@ type divided struct {
 
 const rangesOfThem = 8
 
-// led is who leads a range, and in which epoch.
-type led struct {
+// leadership is who leads a range, and in which epoch.
+type leadership struct {
 	by    string
 	epoch int64
 }
 
 // ranges returns who leads which range, as a replica sees it.
-func (d *divided) ranges(at *harness.Replica) map[int]led {
+func (d *divided) ranges(at *harness.Replica) map[int]leadership {
 	told, _ := shardAsToldBy(d.T, at)
 	for _, r := range told.Replicas {
 		if r.Name != replicaOf(at) || r.Ranges == nil {
 			continue
 		}
-		out := map[int]led{}
+		out := map[int]leadership{}
 		for _, of := range r.Ranges.Ranges {
-			out[of.Range] = led{of.Leader, of.Epoch}
+			out[of.Range] = leadership{of.Leader, of.Epoch}
 		}
 		return out
 	}
 	return nil
 }
 
-// awaitShares waits until these replicas lead all n ranges, each the same number of them or one more, and says who leads
-// which.
-func (d *divided) awaitShares(n int, replicas ...*harness.Replica) (all map[int]led) {
+// awaitShares waits until these replicas lead all n ranges, each the same number of them or one more, and says who
+// leads which.
+func (d *divided) awaitShares(n int, replicas ...*harness.Replica) (all map[int]leadership) {
 	d.Helper()
 	harness.Eventually(d.T, fmt.Sprintf("%d replicas share %d ranges", len(replicas), n), func() bool {
 		all = d.ranges(replicas[0])
@@ -121,8 +121,8 @@ func (d *divided) mustWork(through *harness.Replica) {
 	})
 }
 
-// Every replica leads a share of the ranges. What one of them leads is spread over the others when it is killed, hangs or
-// ends, and the terms of the others go on (I17). The number of ranges changes by a roll, and back.
+// Every replica leads a share of the ranges. What one of them leads is spread over the others when it is killed, hangs
+// or ends, and the terms of the others go on (I17). The number of ranges changes by a roll, and back.
 func TestEveryReplicaLeadsAShareI17(t *testing.T) {
 	t.Parallel()
 	shard := harness.NewShard(harness.StartEtcd(t).URL)
@@ -130,7 +130,7 @@ func TestEveryReplicaLeadsAShareI17(t *testing.T) {
 	d := &divided{T: t, shard: shard}
 	divide := fmt.Sprintf("--leader-election-ranges=%d", rangesOfThem)
 	a, b, c := shard.Start(t, "a", divide), shard.Start(t, "b", divide), shard.Start(t, "c", divide)
-	before := d.awaitShares(rangesOfThem, a, b, c)
+	d.awaitShares(rangesOfThem, a, b, c)
 	d.mustWork(b)
 
 	for name, fault := range map[string]func() (mend func()){
@@ -150,7 +150,7 @@ func TestEveryReplicaLeadsAShareI17(t *testing.T) {
 			return c.Again
 		},
 	} {
-		before = d.awaitShares(rangesOfThem, a, b, c)
+		before := d.awaitShares(rangesOfThem, a, b, c)
 		mend := fault()
 		after := d.awaitShares(rangesOfThem, a, b)
 		gained := map[string]int{}
@@ -170,7 +170,7 @@ func TestEveryReplicaLeadsAShareI17(t *testing.T) {
 		d.mustWork(a)
 		mend()
 	}
-	before = d.awaitShares(rangesOfThem, a, b, c)
+	before := d.awaitShares(rangesOfThem, a, b, c)
 
 	t.Run("one range is handed over, and no other", func(t *testing.T) {
 		said, err := regent(t, "step-down", "--kubeconfig", filepath.Join(a.Root, "admin.kubeconfig"), "--reason=a test")

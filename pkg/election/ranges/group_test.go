@@ -272,8 +272,8 @@ func TestARangeThatComesBackIsMovedLessAndLessOften(t *testing.T) {
 	})
 }
 
-// Whoever steps down has said that it does not lead the range. So the others do not leave the range to it, although it is
-// assigned to it.
+// Whoever steps down has said that it does not lead the range. So the others do not leave the range to it, although it
+// is assigned to it.
 func TestARangeIsNotLeftToWhomHasJustGivenItUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := electiontest.NewStore("group")

@@ -35,7 +35,7 @@ func Diagnose(of Installation, now time.Time) []Problem {
 var (
 	shardRules = []func(*shardView){
 		shardAnswers, replicasAnswer, namesDiffer, replicasReady,
-		somebodyLeads, oneLeads, somebodyElects, leaseIsRenewed, holderIsAccountedFor, epochsAreLeft, modesAgree, allCanLead, leadersLast,
+		somebodyLeads, eachRangeIsLed, oneLeads, somebodyElects, leaseIsRenewed, holderIsAccountedFor, epochsAreLeft, modesAgree, allCanLead, leadersLast,
 		nobodyIsQuarantined, contactIsAlive, leaderHasStandbys,
 		controllersWork, etcdServes, allIsSound, peersAreHeard, certificatesLast, shardHasRoom,
 	}

@@ -222,7 +222,7 @@ func TestFlappingIsWhatTheAlertFiresFor(t *testing.T) {
 	}
 	_, alert, _ := strings.Cut(string(rules), "alert: RegentLeaderChangesOften\n")
 	alert, _, _ = strings.Cut(alert, "- alert:")
-	match := regexp.MustCompile(`(?s)\[(\w+)\].*\[(\w+)\]\)\) > (\d+)\.5\n.*description: '(\w+) terms or more that nobody asked for .* within (\d+) minutes`).FindStringSubmatch(alert)
+	match := regexp.MustCompile(`(?s)\[(\w+)\].*\[(\w+)\]\)\)\) / regent:leases:max > (\d+)\.5\n.*description: '(\w+) terms or more that nobody asked for .* within (\d+) minutes`).FindStringSubmatch(alert)
 	if match == nil || match[1] != match[2] || match[4] != "Four" {
 		t.Fatalf("%q in:\n%s", match, alert)
 	}
@@ -244,6 +244,23 @@ func TestFlappingIsWhatTheAlertFiresFor(t *testing.T) {
 	}
 	if flaps(most, time.Minute) || !flaps(most+1, period-time.Second) || flaps(most+1, period) {
 		t.Errorf("the alert fires for more than %d terms in %v, and the problem is another one", most, period)
+	}
+}
+
+// Terms of different ranges have nothing to do with each other: one death begins many.
+func TestTheTermsOfEachRangeAreCountedByThemselves(t *testing.T) {
+	flaps := func(ranges, terms int) bool {
+		of := statustest.Lone()
+		of.Shards[0].Terms = nil
+		for n := range terms {
+			for k := range ranges {
+				of.Shards[0].Terms = append(of.Shards[0].Terms, status.Term{Range: k, Epoch: int64(9 - n), Began: statustest.Now.Add(-time.Minute), EndCause: "death", Trigger: "death"})
+			}
+		}
+		return slices.ContainsFunc(status.Diagnose(of, statustest.Now), func(p status.Problem) bool { return p.Kind == "flapping" })
+	}
+	if flaps(64, 1) || !flaps(2, 4) {
+		t.Error("the terms of all ranges are counted together")
 	}
 }
 

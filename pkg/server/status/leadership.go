@@ -36,6 +36,35 @@ func somebodyLeads(s *shardView) {
 		"$ regent controllers"+s.onShard())
 }
 
+// eachRangeIsLed looks at the ranges as the replica sees them that knows most.
+func eachRangeIsLed(s *shardView) {
+	var of *Ranges
+	for _, r := range s.answered {
+		if r.Ranges != nil && (of == nil || len(r.Ranges.Ranges) > len(of.Ranges)) {
+			of = r.Ranges
+		}
+	}
+	if of == nil || len(s.leading) == 0 { // otherwise somebodyLeads tells
+		return
+	}
+	var without []string
+	var longest time.Duration
+	for _, r := range of.Ranges {
+		if r.Leader == "" && r.Leaderless > 0 {
+			without = append(without, fmt.Sprint(r.Range))
+			longest = max(longest, seconds(r.Leaderless))
+		}
+	}
+	if len(without) == 0 {
+		return
+	}
+	s.add(Critical, "", kindNoLeader, fmt.Sprintf("Nobody leads %d of the %d ranges of shard %s, for %s: %s. Controllers do not work for the logical clusters in them; users can still read and write.",
+		len(without), len(of.Ranges), s.Name, lasting(longest), strings.Join(without, ", ")),
+		"If this lasts for longer than twice the lease duration, see why the terms ended, and what the replicas say:",
+		"$ regent terms"+s.onShard(),
+		s.onLease("describe", s.lease()+"-"+without[0]))
+}
+
 // leaderless returns for how long no leader has been known, and why the last one gave the lease up.
 func leaderless(replicas []Replica) (longest time.Duration, last string) {
 	for _, r := range replicas {

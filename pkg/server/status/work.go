@@ -17,9 +17,14 @@ const (
 	manyRestarts, justNow = 3, time.Minute
 )
 
+// quarantinedInRanges reports whether work of any range's term does not stop.
+func quarantinedInRanges(r Replica) bool {
+	return r.Ranges != nil && slices.ContainsFunc(r.Ranges.Ranges, func(of Range) bool { return of.State == stateQuarantined })
+}
+
 func nobodyIsQuarantined(s *shardView) {
 	for _, r := range s.answered {
-		if r.Election.State != stateQuarantined && (r.Electing == nil || r.Electing.State != stateQuarantined) {
+		if r.Election.State != stateQuarantined && (r.Electing == nil || r.Electing.State != stateQuarantined) && !quarantinedInRanges(r) {
 			continue
 		}
 		what, remedy := fmt.Sprintf("Replica %s is quarantined: work of its last term does not stop. It serves, and does not campaign.", r.Name), []string(nil)

@@ -68,7 +68,8 @@ func diagnosed(of status.Installation) status.Installation {
 }
 
 func TestTheOverviewOfEachFault(t *testing.T) {
-	all := append(statustest.Faults(), statustest.Fault{Name: "a lone shard", Of: statustest.Lone()}, statustest.Fault{Name: "three shards", Of: statustest.Three()})
+	all := append(statustest.Faults(), statustest.Fault{Name: "a lone shard", Of: statustest.Lone()}, statustest.Fault{Name: "three shards", Of: statustest.Three()},
+		statustest.Fault{Name: "a shard of ranges", Of: statustest.Divided(), Kinds: []string{"no-leader"}})
 	for _, f := range all {
 		var text bytes.Buffer
 		if err := view.Installation(&text, look(view.Table), diagnosed(f.Of)); err != nil {
@@ -85,11 +86,13 @@ func TestTheOverviewOfEachFault(t *testing.T) {
 }
 
 func TestTheWideOverview(t *testing.T) {
-	var text bytes.Buffer
-	if err := view.Installation(&text, look(view.Wide), diagnosed(statustest.Three())); err != nil {
-		t.Fatal(err)
+	for name, of := range map[string]status.Installation{"status wide": statustest.Three(), "status wide, of ranges": statustest.Divided()} {
+		var text bytes.Buffer
+		if err := view.Installation(&text, look(view.Wide), diagnosed(of)); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name, text.String())
 	}
-	golden(t, "status wide", text.String())
 }
 
 // What programs read are the types, with nothing left out and nothing added.

@@ -131,7 +131,7 @@ func (p *page) replicas(s status.Shard) {
 			row = append(row, orDash(r.Version), orDash(r.Election.Mode), fmt.Sprint(r.Election.Priority), orDash(r.URL))
 		}
 		if divided {
-			row = append(row, orDash(spans(led(r))))
+			row = append(row, orDash(spans(ledBy(r))))
 		}
 		rows = append(rows, row)
 	}
@@ -154,7 +154,7 @@ func contact(r status.Replica) string {
 	switch {
 	case e.State == status.StateLeading:
 		return fmt.Sprintf("%d follow", len(e.Standbys))
-	case len(led(r)) > 0:
+	case len(ledBy(r)) > 0:
 		return "-" // it leads, and follows others
 	case e.Contact == nil:
 		return "-"

@@ -52,8 +52,8 @@ func (p *page) shares(of status.Ranges) string {
 	return text
 }
 
-// led returns the ranges that a replica says it leads.
-func led(r status.Replica) (all []int) {
+// ledBy returns the ranges that a replica says it leads.
+func ledBy(r status.Replica) (all []int) {
 	if r.Ranges == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func state(r status.Replica) string {
 	case len(r.Ranges.Ranges) == 0:
 		return "waits"
 	}
-	return fmt.Sprintf("leads %d", len(led(r)))
+	return fmt.Sprintf("leads %d", len(ledBy(r)))
 }
 
 // spans writes numbers that are in order as people do: 0-3, 7.

@@ -47,8 +47,8 @@ func TestALeaderThatIsClosedLeavesNoSeries(t *testing.T) {
 	}
 }
 
-// A controller may run in terms of several Leases at the same time. Its gauges are sums, and it is stopped when no run is
-// left.
+// A controller may run in terms of several Leases at the same time. Its gauges are sums, and it is stopped when no run
+// is left.
 func TestTheRunsOfAControllerAreCounted(t *testing.T) {
 	registry, err := control.NewRegistry(descriptor("runs-twice", untilCancelled))
 	if err != nil {

@@ -3,6 +3,7 @@
 package statustest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/regent-project/regent/pkg/server/status"
@@ -20,6 +21,31 @@ const (
 // Lone returns a shard of two replicas, all of which is well. Callers may change it.
 func Lone() status.Installation {
 	return status.Installation{Observed: Now, By: A, Root: "root", Shards: []status.Shard{shard("root", A, B, "10.0.0")}}
+}
+
+// Divided returns a shard of two replicas that share 64 ranges, of which nobody leads two. Callers may change it.
+func Divided() status.Installation {
+	of := Lone()
+	all := &status.Ranges{Number: 64, Wanted: 64, Replicas: []status.RangeReplica{
+		{Name: A, Weight: 1, Leads: 31, Share: 32, Wants: 64}, {Name: B, Weight: 1, Leads: 31, Share: 32, Wants: 64},
+	}}
+	for k := range all.Number {
+		all.Ranges = append(all.Ranges, status.Range{Range: k, State: "standing by", Epoch: 3, Leader: [...]string{A, B}[k/4%2]})
+	}
+	for k := range 2 {
+		all.Ranges[40+k].Leader, all.Ranges[40+k].Leaderless = "", 7
+	}
+	for n, name := range []string{A, B} {
+		own := *all
+		own.Ranges = slices.Clone(all.Ranges)
+		for k := range own.Ranges {
+			if own.Ranges[k].Leader == name {
+				own.Ranges[k].State = "leading"
+			}
+		}
+		of.Shards[0].Replicas[n].Ranges = &own
+	}
+	return of
 }
 
 // Three returns an installation of three shards and two fronts, all of which is well. Callers may change it.
