@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -66,7 +67,7 @@ func (s *Server) newElections(caches *caches, changed func()) (*elections, error
 	switch {
 	case !s.cfg.EnableLeaderElection:
 		e.leader, err = election.NewUnelected(cfg)
-	case s.leadsByRanges():
+	case s.cfg.leadsByRanges():
 		e.group, err = ranges.New(ranges.Config{Election: cfg, Ranges: max(1, cfg.Ranges)})
 	default:
 		e.leader, err = election.New(cfg)
@@ -117,9 +118,19 @@ func (s *Server) electionConfig(client *loopback.Client, changed func()) (electi
 }
 
 // leadsByRanges reports whether each replica leads a share of the shard's ranges. There may be one of them.
-func (s *Server) leadsByRanges() bool {
-	_, ok := s.cfg.Election.Mode.(election.ByPresence)
-	return s.cfg.EnableLeaderElection && ok
+func (c *Config) leadsByRanges() bool {
+	_, ok := c.Election.Mode.(election.ByPresence)
+	return c.EnableLeaderElection && ok
+}
+
+// electionEndTimeout is how long the orderly end of the election takes at most. Ranges end one after the other, within a
+// retry period.
+func (c *Config) electionEndTimeout() time.Duration {
+	within := c.Election.EndTimeout()
+	if c.leadsByRanges() {
+		within += c.Election.RetryPeriod
+	}
+	return within
 }
 
 // leadership returns what tells who leads, and ends terms.

@@ -93,7 +93,7 @@ func (r *run) all() error {
 	}
 	var drainBegan time.Time
 	err = r.addHooks(api, func() {
-		r.end(s.cfg.Election.EndTimeout())
+		r.end(s.cfg.electionEndTimeout())
 		// otherwise the API server would wait for the informers' connections, and for webhooks that hang
 		caches.client.Close()
 		api.customs.EndCalls()

@@ -63,7 +63,7 @@ type Server struct {
 // returns; they are answered once Run serves. New does not touch etcd. Run closes what New opened.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.ShutdownTimeout == 0 {
-		cfg.ShutdownTimeout = cfg.Election.EndTimeout() + shutdownAllowance + cfg.ShutdownDelay
+		cfg.ShutdownTimeout = cfg.electionEndTimeout() + shutdownAllowance + cfg.ShutdownDelay
 	}
 	if cfg.Limits.RequestTimeout == 0 {
 		cfg.Limits.RequestTimeout = edge.DefaultRequestTimeout

@@ -3,9 +3,9 @@ package server
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"strconv"
-	"sync"
 
 	"k8s.io/klog/v2"
 
@@ -60,10 +60,14 @@ func (s *Server) book() history.Book { return history.Book{Namespace: s.cfg.Elec
 
 // remember returns what writes the record of a term of this replica.
 func (s *Server) remember(e *elections) terms.Remember {
-	var one sync.Mutex // terms of many ranges may begin at the same moment, and write the same ConfigMap
+	one := make(chan struct{}, 1) // terms of many ranges may begin at the same moment, and write the same ConfigMap
 	return func(ctx context.Context, clients controllers.Clients, of ranges.Range, term election.Term, phases map[string]float64) error {
-		one.Lock()
-		defer one.Unlock()
+		select {
+		case one <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until the records of other ranges are written: %w", context.Cause(ctx))
+		}
+		defer func() { <-one }()
 		return s.book().Add(ctx, clients.Kube, history.NewEntry(of.Index, term, s.name, endpoints.StatusOf(e.leadership(), of.Index).Past, phases))
 	}
 }

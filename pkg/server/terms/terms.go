@@ -308,7 +308,7 @@ func (s *Status) add(of ranges.Range, one supervisor.Status) {
 	if one.Failed.After(s.Failed) {
 		s.LastError, s.Failed, s.Effect = one.LastError, one.Failed, one.Effect
 	}
-	if slices.Index(supervisor.States, one.State) < slices.Index(supervisor.States, s.State) || s.Since.IsZero() {
+	if slices.Index(supervisor.States, one.State) < slices.Index(supervisor.States, s.State) || len(s.Ranges) == 1 {
 		s.State, s.Since = one.State, one.Since
 	}
 	s.Health.Pending += one.Health.Pending
