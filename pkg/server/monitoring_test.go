@@ -37,8 +37,8 @@ func TestRulesAndDashboardsUseMetricsThatExist(t *testing.T) {
 	series, text := readSeries(t)
 	literals, compared := literals(t), 0
 	var texts []string
-	for _, rule := range regexp.MustCompile(`(?m)^  - (?:record|alert): (\S+)\n    expr: (?:>-\n      )?(.*)$`).FindAllStringSubmatch(content(t, "../../deploy/prometheus/rules.yaml"), -1) {
-		texts = append(texts, rule[2])
+	for _, rule := range regexp.MustCompile(`(?m)^  - (?:record|alert): (\S+)\n    expr: (?:>-\n((?:      .*\n)+)|(.*)$)`).FindAllStringSubmatch(content(t, "../../deploy/prometheus/rules.yaml"), -1) {
+		texts = append(texts, rule[2]+rule[3])
 		if strings.Contains(rule[1], ":") {
 			series[rule[1]] = []string{"*"}
 		}
