@@ -78,7 +78,9 @@ func TestEachRangeHasControllersOfItsOwnI17(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() {
-				ended <- elector.Run(ctx, func(ctx context.Context, term election.Term) error { return lead(ctx, ranges.Range{Index: k, Of: n}, term) })
+				ended <- elector.Run(ctx, func(ctx context.Context, term election.Term) error {
+					return lead(ctx, ranges.Range{Index: k, Of: n}, term)
+				})
 				client.Wait()
 			}()
 		}
