@@ -123,8 +123,8 @@ func (c *Config) leadsByRanges() bool {
 	return c.EnableLeaderElection && ok
 }
 
-// electionEndTimeout is how long the orderly end of the election takes at most. Ranges end one after the other, within a
-// retry period.
+// electionEndTimeout is how long the orderly end of the election takes at most. Ranges end one after the other, within
+// a retry period.
 func (c *Config) electionEndTimeout() time.Duration {
 	within := c.Election.EndTimeout()
 	if c.leadsByRanges() {
