@@ -15,7 +15,8 @@ func TestTheReplicaOfTheHighestPriorityLeadsAndPreemptsOnce(t *testing.T) {
 	// second.
 	shard.Timings = harness.Timings{Lease: 10 * time.Second, Renew: 8 * time.Second, Retry: 4 * time.Second}
 	shard.Args = []string{"--controller-drain-timeout=2s"} // so that a renewal may come late
-	if shard.Mode == harness.Coordinated {                 // where versions decide
+	// where versions decide, or weights
+	if shard.Mode == harness.Coordinated || shard.Mode == harness.ByPresence {
 		shard.Mode = harness.Lease
 	}
 	low, mid, high := shard.Start(t, "low"), shard.Start(t, "mid", "--leader-election-priority=1"), shard.Start(t, "high", "--leader-election-priority=2")

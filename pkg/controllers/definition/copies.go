@@ -43,11 +43,12 @@ type copies struct {
 // unused is the annotation of a copy that is about to be deleted, because no binding was seen to use it.
 const unused = "internal.apis.kcp.io/unused"
 
-// unusedAfter is how long a copy is left alone that no binding is seen to use: who has made it is about to use it.
+// unusedAfter is how long a copy is left alone that no binding is seen to use: a leader that has just made it is about
+// to name it.
 const unusedAfter = time.Second
 
-// askAgain is how long a question may be left to wait that takes a list of all bindings: copies that are marked
-// meanwhile share it.
+// askAgain is the shortest time between two questions, each of which takes a list of all bindings: copies that are
+// marked meanwhile share one.
 const askAgain = time.Second
 
 // makeCopy makes the copy of a schema. It may be there already, if another logical cluster has bound the same schema.

@@ -274,7 +274,7 @@ func (p *process) hear(cache string) bool {
 	return false
 }
 
-// begin starts a piece of work, which waits at its first request.
+// begin starts a piece of work, which waits at its first request. The bubble does not end before it does.
 func (p *process) begin(work func(*controller) error) {
 	p.busy = true
 	c := p.controller

@@ -30,22 +30,24 @@ type Source[K comparable] = loop.Source[K]
 const turn = 20 * time.Second
 
 // New returns a loop that calls reconcile from a number of workers. See control/loop. Logical clusters take turns, and
-// whatever hangs for one of them leaves workers to the others (I18). A key is charged to the cluster to which it
-// belongs, unless the loop's By says otherwise.
+// whatever hangs for one of them leaves workers to the others (I18). A key is charged to the cluster that it names.
+// Nobody tells other keys apart, unless the loop's By says how.
 //
 // A reconcile has a deadline: nobody is worked for longer in one turn, whatever hangs, and however many objects there
 // are. What it has not done then it does in its next turn. So it must come further each time.
 func New[K comparable](of clusters.Range, name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
 	l := &Loop[K]{loop.New(name, workers, reconcile), of, clusterOf[K]()}
 	l.Within(turn)
-	l.By(func(k K) string { return l.at(k).String() })
+	if l.at != nil {
+		l.By(func(k K) string { return l.at(k).String() })
+	}
 	return l
 }
 
 // Clustered is a key of something in a logical cluster. Without one it belongs to whichever range it is added to.
 type Clustered interface{ LogicalCluster() logicalcluster.Name }
 
-// clusterOf returns a function that returns the cluster to which a key belongs.
+// clusterOf returns a function that returns the cluster that a key names; nil: keys of that type name none.
 func clusterOf[K comparable]() func(K) logicalcluster.Name {
 	var none K
 	switch any(none).(type) {
@@ -56,11 +58,14 @@ func clusterOf[K comparable]() func(K) logicalcluster.Name {
 	case Clustered:
 		return func(k K) logicalcluster.Name { return any(k).(Clustered).LogicalCluster() }
 	}
-	return func(K) logicalcluster.Name { return clusters.SystemShards }
+	return nil
 }
 
 // Has reports whether a key belongs to the loop's range.
 func (l *Loop[K]) Has(k K) bool {
+	if l.at == nil {
+		return l.of.Has(clusters.SystemShards)
+	}
 	at := l.at(k)
 	return at.Empty() || l.of.Has(at)
 }

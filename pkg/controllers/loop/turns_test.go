@@ -81,3 +81,31 @@ func TestNoClusterTakesTheTermFromOthersI18(t *testing.T) {
 		})
 	}
 }
+
+// Keys that name no logical cluster are not of one group: what hangs is a stall, and all workers may work for them.
+func TestKeysOfTheShardAreNobodysInParticular(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 4
+		forGood := make(chan struct{})
+		l := loop.New(nil, "test", workers, func(context.Context, string) error {
+			<-forGood
+			return nil
+		})
+		for n := range 2 * workers {
+			l.Add(fmt.Sprint(n))
+		}
+		p, ended := supervisor.NewProbe(), make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		set := []control.Descriptor[any]{{Name: "test", New: func(context.Context, any) (control.Controller, error) { return l, nil }}}
+		go func() { ended <- supervisor.Run(ctx, set, nil, supervisor.Config{Probe: p}) }()
+		time.Sleep(90 * time.Second)
+		if s := p.Status()[0]; s.State != supervisor.Stalled || s.HeldBy != "" {
+			t.Errorf("what hangs is %s, held by %q", s.State, s.HeldBy)
+		}
+		close(forGood)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

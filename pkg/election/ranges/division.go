@@ -134,16 +134,22 @@ func (d *division) assign(all map[string]*coordinationv1.Lease, members map[stri
 	d.changed = make(chan struct{})
 }
 
-// lastHolder returns who has released a Lease that nobody has taken since. It is not ok otherwise.
+// lastHolder returns who has given up a Lease that nobody has taken since. It is not ok otherwise. A holder that has
+// released it because the number of ranges changes leads on.
 func lastHolder(l *coordinationv1.Lease) (holder string, freed bool) {
 	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") != "" {
 		return "", false
 	}
-	last := lease.PredecessorOf(l).Last
-	if last == nil || last.Holder == "" {
-		return "", false
+	before := lease.PredecessorOf(l)
+	if last := before.Last; last != nil && last.Holder != "" && !endedWithNumber(before) {
+		return last.Holder, true
 	}
-	return last.Holder, true
+	return "", false
+}
+
+// endedWithNumber reports whether the last term of a Lease ended because the number of ranges changes.
+func endedWithNumber(before lease.Presence) bool {
+	return strings.HasSuffix(before.LastStepDown, errNumber.Error())
 }
 
 // holderThatLeft returns the holder that has released a Lease because its process stops; empty if nobody has. Its other
@@ -151,7 +157,7 @@ func lastHolder(l *coordinationv1.Lease) (holder string, freed bool) {
 // because the number of ranges changes stays.
 func holderThatLeft(l *coordinationv1.Lease) string {
 	before := lease.PredecessorOf(l)
-	if last := before.Last; last != nil && last.Cause == string(election.Shutdown) && !strings.HasSuffix(before.LastStepDown, errNumber.Error()) {
+	if last := before.Last; last != nil && last.Cause == string(election.Shutdown) && !endedWithNumber(before) {
 		return last.Holder
 	}
 	return ""

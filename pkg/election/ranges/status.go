@@ -45,18 +45,11 @@ func (g *Group) Status() Status {
 	g.mu.Lock()
 	members := g.members
 	s := Status{Number: g.number.Ranges, Wanted: g.cfg.Ranges, Waits: cmp.Or(g.held, g.stage.waits())}
-	var electors []*election.Elector
-	var assigned []string
-	if g.stage.do == work && g.now != nil && g.now.stage == g.stage {
-		electors, assigned = g.now.electors, g.now.assigned
-	}
+	electors, assigned := g.standing()
 	g.mu.Unlock()
 	leads, share := map[string]int{}, map[string]int{}
-	for k, elector := range electors {
-		r := RangeStatus{Status: elector.Status()}
-		if k < len(assigned) {
-			r.Assigned = assigned[k]
-		}
+	for k := range electors {
+		r := rangeStatus(k, electors, assigned)
 		leads[r.Holder]++
 		share[r.Assigned]++
 		s.Ranges = append(s.Ranges, r)
@@ -74,4 +67,33 @@ func (g *Group) Status() Status {
 		return cmp.Or(cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Instance, b.Instance))
 	})
 	return s
+}
+
+// Range returns what Status says of range k, and asks no Elector of another. It is not ok while this process waits, or
+// if there is no such range. Any goroutine may call it at any time.
+func (g *Group) Range(k int) (r RangeStatus, ok bool) {
+	g.mu.Lock()
+	electors, assigned := g.standing()
+	g.mu.Unlock()
+	if k < 0 || k >= len(electors) {
+		return r, false
+	}
+	return rangeStatus(k, electors, assigned), true
+}
+
+// standing returns the Electors of all ranges, and to whom these are assigned; nil while this process waits. The caller
+// holds mu.
+func (g *Group) standing() (electors []*election.Elector, assigned []string) {
+	if g.stage.do == work && g.now != nil && g.now.stage == g.stage {
+		return g.now.electors, g.now.assigned
+	}
+	return nil, nil
+}
+
+func rangeStatus(k int, electors []*election.Elector, assigned []string) RangeStatus {
+	r := RangeStatus{Status: electors[k].Status()}
+	if k < len(assigned) {
+		r.Assigned = assigned[k]
+	}
+	return r
 }

@@ -61,8 +61,7 @@ type Describer struct {
 
 // Outline returns the names of this replica, its elections, and the time.
 func (d *Describer) Outline() status.Replica {
-	known := d.Leader.Status()
-	first := statusOf(known, 0)
+	known, first := d.Leader.Status(), StatusOf(d.Leader, 0)
 	out := status.Replica{Shard: d.Shard, Name: d.Replica, Instance: d.Instance, URL: d.URL, Observed: time.Now(), Election: electionOf(first, d.Lease), Ranges: rangesOf(known)}
 	if term, phases, ok := d.Terms.Term(0); ok && term.Epoch() == out.Election.Epoch {
 		entry := history.NewEntry(0, term, d.Replica, first.Past, phases)

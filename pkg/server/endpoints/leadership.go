@@ -13,6 +13,8 @@ import (
 type Leadership interface {
 	// Status returns what is known now. It makes no request.
 	Status() ranges.Status
+	// Range returns what Status says of one range. It is not ok while this replica waits.
+	Range(index int) (r ranges.RangeStatus, ok bool)
 	// StepDown asks this replica's term of a range to end: see election.Elector.StepDown.
 	StepDown(index int, reason, to string) (election.Term, error)
 }
@@ -26,6 +28,10 @@ func (w whole) Status() ranges.Status {
 	return ranges.Status{Number: 1, Wanted: 1, Ranges: []ranges.RangeStatus{{Status: w.elector.Status()}}}
 }
 
+func (w whole) Range(index int) (ranges.RangeStatus, bool) {
+	return ranges.RangeStatus{Status: w.elector.Status()}, index == 0
+}
+
 func (w whole) StepDown(index int, reason, to string) (election.Term, error) {
 	if index != 0 {
 		return election.Term{}, fmt.Errorf("%w: range %d", election.ErrNotLeading, index)
@@ -33,14 +39,12 @@ func (w whole) StepDown(index int, reason, to string) (election.Term, error) {
 	return w.elector.StepDown(reason, to)
 }
 
-// StatusOf returns what is known of the Lease of a range. While this replica waits there are none.
-func StatusOf(l Leadership, index int) election.Status { return statusOf(l.Status(), index) }
-
-func statusOf(s ranges.Status, index int) election.Status {
-	if index < len(s.Ranges) {
-		return s.Ranges[index].Status
+// StatusOf returns what is known of the Lease of a range. While this replica waits it is in no range's election.
+func StatusOf(l Leadership, index int) election.Status {
+	if r, ok := l.Range(index); ok {
+		return r.Status
 	}
-	return election.Status{Mode: election.ByPresence{}.Name(), State: waits, Held: s.Waits}
+	return election.Status{Mode: election.ByPresence{}.Name(), State: waits, Held: l.Status().Waits}
 }
 
 // waits is the state of a replica that is in no range's election.

@@ -17,6 +17,8 @@ type numbered int
 
 func (n numbered) Status() ranges.Status { return ranges.Status{Number: int(n)} }
 
+func (n numbered) Range(int) (r ranges.RangeStatus, ok bool) { return r, false }
+
 func (n numbered) StepDown(int, string, string) (election.Term, error) {
 	return election.Term{}, election.ErrNotLeading
 }

@@ -36,14 +36,8 @@ func somebodyLeads(s *shardView) {
 		"$ regent controllers"+s.onShard())
 }
 
-// eachRangeIsLed looks at the ranges as the replica sees them that knows most.
 func eachRangeIsLed(s *shardView) {
-	var of *Ranges
-	for _, r := range s.answered {
-		if r.Ranges != nil && (of == nil || len(r.Ranges.Ranges) > len(of.Ranges)) {
-			of = r.Ranges
-		}
-	}
+	of := s.Divided()
 	if of == nil || len(s.leading) == 0 { // otherwise somebodyLeads tells
 		return
 	}
@@ -201,7 +195,7 @@ func leadersLast(s *shardView) {
 	}
 	for _, index := range slices.Sorted(maps.Keys(byRange)) {
 		if s.lastsTooShort(index, byRange[index]) {
-			return // it is a cause of the others', mostly
+			return // one is enough: what ends the terms of one range mostly ends those of others
 		}
 	}
 }

@@ -220,6 +220,16 @@ type Ranges struct {
 	Replicas []RangeReplica `json:"replicas,omitempty"`
 }
 
+// Divided returns the ranges as the replica knows them that knows most; nil: the shard has one leader.
+func (s Shard) Divided() (of *Ranges) {
+	for _, r := range s.Replicas {
+		if r.Fault == "" && r.Ranges != nil && (of == nil || len(r.Ranges.Ranges) > len(of.Ranges)) {
+			of = r.Ranges
+		}
+	}
+	return of
+}
+
 // Range is what a replica knows of a range, and what it does about it. Its fields are those of Election. Assigned is
 // the process that should lead it; empty while nobody can.
 type Range struct {

@@ -60,7 +60,7 @@ func clusters(s status.Shard) string {
 
 // leadership says who leads, since when and why.
 func (p *page) leadership(s status.Shard) string {
-	if r := rangesOf(s); r != nil {
+	if r := s.Divided(); r != nil {
 		return p.shares(*r)
 	}
 	e, ok := leading(s)
@@ -117,7 +117,7 @@ func (p *page) replicas(s status.Shard) {
 	if p.wide() {
 		head = append(head, "VERSION", "MODE", "PRIORITY", "URL")
 	}
-	divided := p.wide() && rangesOf(s) != nil
+	divided := p.wide() && s.Divided() != nil
 	if divided {
 		head = append(head, "LEADS RANGES")
 	}

@@ -8,16 +8,6 @@ import (
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
-// rangesOf returns what a shard's replicas know of its ranges, by the one that knows most; nil: it has one leader.
-func rangesOf(s status.Shard) (of *status.Ranges) {
-	for _, r := range s.Replicas {
-		if r.Fault == "" && r.Ranges != nil && (of == nil || len(r.Ranges.Ranges) > len(of.Ranges)) {
-			of = r.Ranges
-		}
-	}
-	return of
-}
-
 // shares says how many ranges there are, who leads how many, and which nobody leads.
 func (p *page) shares(of status.Ranges) string {
 	if len(of.Ranges) == 0 {
