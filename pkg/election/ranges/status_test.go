@@ -40,9 +40,17 @@ func TestTheStatusTellsOfAllRangesAndProcesses(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			for k, r := range s.Ranges {
+				if one, ok := p.Range(k); !ok || one.Epoch != r.Epoch || one.LeaderInstance != r.LeaderInstance || one.Assigned != r.Assigned {
+					t.Errorf("%s says of range %d alone: %+v, %t, and of all: %+v", p.name, k, one, ok, r)
+				}
 				if _, leads := p.share()[k]; r.LeaderInstance != r.Assigned || leads != (r.State == leading) || leads != (r.Assigned == p.name+"_1") {
 					t.Errorf("%s says of range %d, which it leads: %v, that it is %s, led by %s, and assigned to %s", p.name, k, leads, r.State, r.LeaderInstance, r.Assigned)
 				}
+			}
+		}
+		for _, k := range []int{-1, 9} {
+			if _, ok := a.Range(k); ok {
+				t.Errorf("there is a range %d", k)
 			}
 		}
 		a.stop()
