@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -30,8 +31,8 @@ var chaosFlag = flag.Duration("chaos", 8*time.Second, "how long faults happen in
 // I2 and I3 under everything at once: three replicas whose leader writes all the time are killed, stopped, cut off and
 // asked to step down, and suspected on the slightest silence, where the mode allows it; their Lease is stolen, cleared
 // and deleted, their etcd is killed. Then etcd's history has no write outside of its term, no object whose terms go
-// back, and a fenced register explains whatever its writers and readers were told. In each mode, and in a shard whose
-// replicas have all three.
+// back, and a fenced register explains whatever its writers and readers were told. In each mode, in a shard whose
+// replicas have all of them, and in one whose replicas lead a share of its ranges each (I17).
 func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string][]string{
@@ -39,19 +40,23 @@ func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			goThrough(t, of)
+			goThrough(t, 1, of)
 		})
 	}
+	t.Run("ranges", func(t *testing.T) {
+		t.Parallel()
+		goThrough(t, rangesOfThem, []string{harness.ByPresence})
+	})
 }
 
-// goThrough is that, for replicas of these modes in turn.
-func goThrough(t *testing.T, modes []string) {
+// goThrough is that, for replicas of these modes in turn, of a shard with so many ranges.
+func goThrough(t *testing.T, ranges int, modes []string) {
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-seed=%d -chaos=%v", seed, *chaosFlag)
-	c := newChaos(t, seed, modes)
+	c := newChaos(t, seed, ranges, modes)
 	stopReading := c.read(t)
 	done := map[string]int{}
 	for deadline := time.Now().Add(*chaosFlag); time.Now().Before(deadline); {
@@ -102,14 +107,18 @@ type chaos struct {
 	etcd     *harness.Etcd
 	recorder *history.Recorder
 	victims  []*victim
+	leases   []string // the names of those under which it is led
 	thefts   int
 }
 
-func newChaos(t *testing.T, seed uint64, modes []string) *chaos {
-	c := &chaos{random: rand.New(rand.NewPCG(seed, 0)), etcd: harness.StartEtcd(t)}
+func newChaos(t *testing.T, seed uint64, ranges int, modes []string) *chaos {
+	c := &chaos{random: rand.New(rand.NewPCG(seed, 0)), etcd: harness.StartEtcd(t), leases: harness.LeasesOf(ranges)}
 	c.recorder = history.Record(t, c.etcd.Client(t), "/registry")
 	shard := harness.NewShard("")
 	shard.Binary, shard.OneMachine = harness.Program(t, "faulty"), slices.Contains(modes, harness.ForLife)
+	if ranges > 1 {
+		shard.Args = []string{harness.DividedInto(ranges), writerOfRanges(ranges)}
+	}
 	for i, name := range []string{"a", "b", "c"} {
 		mode, detection := modes[i%len(modes)], "suspect"
 		if mode == harness.ForLife {
@@ -122,9 +131,25 @@ func newChaos(t *testing.T, seed uint64, modes []string) *chaos {
 		v.leases, v.root = v.replica.Leases(), v.replica.Kube("root")
 		c.victims = append(c.victims, v)
 	}
-	c.recorder.NextTerm(t, leaseOf, "")
+	c.awaitWrites(t, nil)
 	return c
 }
+
+// writerOfRanges has the writers of all ranges write as often as that of one leader.
+func writerOfRanges(ranges int) string {
+	return fmt.Sprintf("--writer-pause=%v", time.Duration(ranges)*10*time.Millisecond)
+}
+
+// awaitWrites waits until a term has written under each Lease that is not the one before.
+func (c *chaos) awaitWrites(t *testing.T, before map[string]string) {
+	t.Helper()
+	for _, name := range c.leases {
+		c.recorder.NextTerm(t, leasesIn+name, before[name])
+	}
+}
+
+// leased is the name of a Lease under which the shard is led.
+func (c *chaos) leased() string { return c.leases[c.random.IntN(len(c.leases))] }
 
 // step does one thing, and returns its name.
 func (c *chaos) step(t *testing.T) string {
@@ -156,14 +181,16 @@ func (c *chaos) step(t *testing.T) string {
 		v.held = func(*testing.T) { v.way.Resume() }
 		return "held up"
 	case what < 14:
-		attempt(func(ctx context.Context) error {
-			return v.root.Discovery().RESTClient().Post().AbsPath(routing.StepDownPath).Do(ctx).Error()
-		})
+		request := v.root.Discovery().RESTClient().Post().AbsPath(routing.StepDownPath)
+		if len(c.leases) > 1 {
+			request.Param("range", strconv.Itoa(c.random.IntN(len(c.leases))))
+		}
+		attempt(func(ctx context.Context) error { return request.Do(ctx).Error() })
 		return "asked to step down"
 	case what < 16:
 		c.thefts++
 		thief := fmt.Sprintf("thief-%d", c.thefts)
-		v.edit(func(lease *coordinationv1.Lease) {
+		v.edit(c.leased(), func(lease *coordinationv1.Lease) {
 			now := metav1.NowMicro()
 			lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &thief, ptr.To[int32](1)
 			lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
@@ -171,11 +198,12 @@ func (c *chaos) step(t *testing.T) string {
 		})
 		return "lease stolen"
 	case what < 17:
-		v.edit(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = ptr.To("") })
+		v.edit(c.leased(), func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = ptr.To("") })
 		return "lease cleared"
 	case what < 19:
+		name := c.leased()
 		attempt(func(ctx context.Context) error {
-			return v.leases.Delete(ctx, harness.LeaseName, metav1.DeleteOptions{})
+			return v.leases.Delete(ctx, name, metav1.DeleteOptions{})
 		})
 		return "lease deleted"
 	default:
@@ -193,9 +221,9 @@ func attempt(do func(context.Context) error) {
 	_ = do(ctx)
 }
 
-func (v *victim) edit(change func(*coordinationv1.Lease)) {
+func (v *victim) edit(name string, change func(*coordinationv1.Lease)) {
 	attempt(func(ctx context.Context) error {
-		lease, err := v.leases.Get(ctx, harness.LeaseName, metav1.GetOptions{})
+		lease, err := v.leases.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -205,11 +233,11 @@ func (v *victim) edit(change func(*coordinationv1.Lease)) {
 	})
 }
 
-// heal ends all faults, and waits until a term that began after that has written.
+// heal ends all faults, and waits until terms that began after that have written, under each Lease.
 func (c *chaos) heal(t *testing.T) {
-	before := ""
-	if spans := history.Terms(c.recorder.Events(), leaseOf); len(spans) > 0 {
-		before = spans[len(spans)-1].Term
+	before := map[string]string{}
+	for _, span := range history.Terms(c.recorder.Events(), leaseOf) {
+		before[history.LeaseOfTerm(harness.LeaseName, span.Term)] = span.Term
 	}
 	for _, v := range c.victims {
 		if v.held != nil {
@@ -220,13 +248,22 @@ func (c *chaos) heal(t *testing.T) {
 	for _, v := range c.victims {
 		v.replica.WaitReady()
 	}
-	harness.Eventually(t, "who leads is asked to step down", func() bool {
-		v, _ := harness.Leader(t, c.victims[0].replica, c.victims[1].replica, c.victims[2].replica)
-		// A leader that was cut off while its lease was stolen finds out only now, and may have said that it
-		// leads until then.
-		return v.TryStepDown("the chaos is over") == nil
-	})
-	c.recorder.NextTerm(t, leaseOf, before)
+	// A leader that was cut off while its lease was stolen finds out only now, and may have said that it leads until
+	// then.
+	const reason = "the chaos is over"
+	if len(c.leases) == 1 {
+		harness.Eventually(t, "who leads is asked to step down", func() bool {
+			v, _ := harness.Leader(t, c.victims[0].replica, c.victims[1].replica, c.victims[2].replica)
+			return v.TryStepDown(reason) == nil
+		})
+	} else {
+		for k := range c.leases {
+			harness.Eventually(t, "who leads a range is asked to step down from it", func() bool {
+				return slices.ContainsFunc(c.victims, func(v *victim) bool { return v.replica.TryStepDownFrom(k, reason) == nil })
+			})
+		}
+	}
+	c.awaitWrites(t, before)
 }
 
 // read reads the registers through all replicas until the returned function is called, which returns what was read.
@@ -236,8 +273,8 @@ func (c *chaos) read(t *testing.T) (stop func() []history.Read) {
 	var reading sync.WaitGroup
 	for i, v := range c.victims {
 		reading.Go(func() {
-			for ctx.Err() == nil {
-				if r, ok := v.read(ctx); ok {
+			for n := 0; ctx.Err() == nil; n++ {
+				if r, ok := v.read(ctx, c.leases[n%len(c.leases)]); ok {
 					reads[i] = append(reads[i], r)
 				}
 				time.Sleep(10 * time.Millisecond)
@@ -253,11 +290,11 @@ func (c *chaos) read(t *testing.T) (stop func() []history.Read) {
 	return stop
 }
 
-// read reads the current register, consistently. It may get no answer.
-func (v *victim) read(ctx context.Context) (history.Read, bool) {
+// read reads the current register of the leaders under a Lease, consistently. It may get no answer.
+func (v *victim) read(ctx context.Context, lease string) (history.Read, bool) {
 	ctx, done := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer done()
-	r := history.Read{Register: history.RegisterAt(time.Now()), Call: time.Now()}
+	r := history.Read{Register: history.RegisterAt(time.Now(), lease), Call: time.Now()}
 	cm, err := v.root.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, r.Register, metav1.GetOptions{})
 	r.Return = time.Now()
 	if err == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,8 +24,11 @@ var (
 	seedFlag   = flag.Uint64("seed", 0, "the seed of random scenarios; 0 is any")
 )
 
-// leaseOf is the end of the election lease's key.
-const leaseOf = "system:admin/kube-system/" + harness.LeaseName
+// leasesIn is what the key of a Lease ends with, but for its name, and leaseOf is the end of that of the election.
+const (
+	leasesIn = "system:admin/kube-system/"
+	leaseOf  = leasesIn + harness.LeaseName
+)
 
 // I2 and I3, as etcd's own history has them: a leader is paused in the middle of its writes, of every kind, and another
 // leads; then it goes on. None of what it had under way, whatever it had checked before, is committed.
@@ -37,14 +42,18 @@ func TestAPausedLeaderWritesNothingAfterItsTerm(t *testing.T) {
 			if mode != harness.Lease {
 				rounds = max(rounds/10, 20) // the fence knows no modes
 			}
-			judgePaused(t, mode, rounds)
+			judgePaused(t, mode, 1, rounds)
 		})
 	}
+	t.Run("ranges", func(t *testing.T) {
+		t.Parallel()
+		judgePaused(t, harness.ByPresence, rangesOfThem, max(*roundsFlag/10, 20))
+	})
 }
 
-func judgePaused(t *testing.T, mode string, rounds int) {
+func judgePaused(t *testing.T, mode string, ranges, rounds int) {
 	t.Helper()
-	events, refused := pauseLeaders(t, mode, "fenced", rounds)
+	events, refused := pauseLeaders(t, mode, "fenced", ranges, rounds)
 	spans := history.Terms(events, leaseOf)
 	stale, backwards := history.Stale(events, spans), history.Backwards(events, spans)
 	t.Logf("%d rounds, %d terms, %d changes: %d stale, %.0f refused", rounds, len(spans), len(events), len(stale), refused)
@@ -63,7 +72,7 @@ func judgePaused(t *testing.T, mode string, rounds int) {
 func TestWithoutFencingAPausedLeaderDoesWriteAfterItsTerm(t *testing.T) {
 	t.Parallel()                     // most of it is waiting
 	rounds := max(*roundsFlag/5, 20) // fewer might show nothing
-	events, _ := pauseLeaders(t, harness.Lease, "unfenced", rounds)
+	events, _ := pauseLeaders(t, harness.Lease, "unfenced", 1, rounds)
 	stale := history.Stale(events, history.Terms(events, leaseOf))
 	t.Logf("%d rounds, %d changes: %d stale", rounds, len(events), len(stale))
 	if len(stale) == 0 {
@@ -115,8 +124,24 @@ type paused struct {
 	way     *harness.Way
 }
 
+// leads are the names of the Leases that it holds, of those of that many ranges, as another replica reads them.
+func (p *paused) leads(t *testing.T, by *paused, ranges int) (names []string) {
+	t.Helper()
+	for _, name := range harness.LeasesOf(ranges) {
+		persist(t, "read Lease "+name, func(ctx context.Context) error {
+			lease, err := by.replica.Leases().Get(ctx, name, metav1.GetOptions{})
+			if err == nil && strings.HasPrefix(harness.Holder(lease), replicaOf(p.replica)+"_") {
+				names = append(names, name)
+			}
+			return err
+		})
+	}
+	return names
+}
+
 // pauseLeaders pauses one leader after the other, and returns etcd's history of it, and how many writes were refused.
-func pauseLeaders(t *testing.T, mode, writer string, rounds int) (events []history.Event, refused float64) {
+// With ranges a leader is who leads more of them.
+func pauseLeaders(t *testing.T, mode, writer string, ranges, rounds int) (events []history.Event, refused float64) {
 	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
@@ -131,21 +156,28 @@ func pauseLeaders(t *testing.T, mode, writer string, rounds int) (events []histo
 	shard.Binary, shard.Timings = harness.Program(t, "faulty"), harness.Timings{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 100 * time.Millisecond}
 	shard.Mode = mode
 	shard.Args = []string{"--writer=" + writer, "--fencing=" + map[string]string{"fenced": "enforce", "unfenced": "warn"}[writer]}
+	if ranges > 1 {
+		shard.Args = append(shard.Args, harness.DividedInto(ranges), writerOfRanges(ranges))
+	}
 	var all []*paused
 	for _, name := range []string{"a", "b"} {
 		way := etcd.Way(t)
 		all = append(all, &paused{shard.Start(t, name, "--etcd-servers="+way.URL), way})
 	}
 	leader, other := all[0], all[1]
-	if first, _ := harness.Leader(t, leader.replica, other.replica); first != leader.replica {
+	term := map[string]string{} // by Lease
+	for _, name := range harness.LeasesOf(ranges) {
+		term[name] = recorder.NextTerm(t, leasesIn+name, "")
+	}
+	if len(leader.leads(t, other, ranges)) < len(other.leads(t, other, ranges)) {
 		leader, other = other, leader
 	}
-	term := recorder.NextTerm(t, leaseOf, "")
 	for range rounds {
 		how, deposed := pausing[random.IntN(len(pausing))], deposing[random.IntN(len(deposing))]
 		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond) // somewhere in its writes
 		how.pause(leader)
-		names := []string{harness.LeaseName}
+		led := leader.leads(t, other, ranges)
+		names := led
 		if mode == harness.Coordinated {
 			names = append(names, harness.ElectionsName)
 			// As whoever sees a holder dead does it: the next who elects would wait for its answer.
@@ -162,11 +194,12 @@ func pauseLeaders(t *testing.T, mode, writer string, rounds int) (events []histo
 				return deposed.depose(ctx, other.replica.Leases(), name)
 			})
 		}
-		term = recorder.NextTerm(t, leaseOf, term)
+		for _, name := range led {
+			term[name] = recorder.NextTerm(t, leasesIn+name, term[name])
+		}
 		how.resume(leader)
 		harness.Eventually(t, leader.replica.Name()+" has found that its term is over ("+how.name+", "+deposed.name+")", func() bool {
-			terms := leader.replica.Terms()
-			return terms[len(terms)-1].Reason != ""
+			return !slices.ContainsFunc(leader.replica.Terms(), func(t harness.Term) bool { return t.Reason == "" })
 		})
 		leader, other = other, leader
 	}

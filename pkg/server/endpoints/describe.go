@@ -201,6 +201,26 @@ func controllerOf(s terms.Status) status.Controller {
 	if s.LastError != nil {
 		out.LastError = clip(s.LastError)
 	}
+	for _, k := range slices.Sorted(maps.Keys(s.Ranges)) {
+		if one := s.Ranges[k]; !isWell(one) {
+			out.Ranges = append(out.Ranges, ofRange(k, one))
+		}
+	}
+	return out
+}
+
+// isWell reports whether there is nothing to say of a controller of a range.
+func isWell(s supervisor.Status) bool {
+	return (s.State == supervisor.Running || s.State == supervisor.Stopped) && s.LastError == nil && s.HeldBy == ""
+}
+
+func ofRange(k int, s supervisor.Status) status.ControllerOfRange {
+	out := status.ControllerOfRange{
+		Range: k, State: s.State, Since: s.Since, Restarts: s.Restarts, Failed: s.Failed, HeldBy: s.HeldBy, Pending: s.Health.Pending,
+	}
+	if s.LastError != nil {
+		out.LastError = clip(s.LastError)
+	}
 	return out
 }
 

@@ -303,8 +303,24 @@ type Controller struct {
 	// Users is the queue of what changes, Sweep that of the pass over all objects with which the controller begins.
 	Users Lane `json:"users"`
 	Sweep Lane `json:"sweep"`
+	// Ranges has, if the shard has several, those that this replica leads in which the controller is not well: it
+	// does not run, has failed, or is held. What is said above is then of all ranges together: sums, the worst
+	// state, and the latest failure.
+	Ranges []ControllerOfRange `json:"ranges,omitempty"`
 	// Stacks are those of its goroutines. Only a replica that is asked for them (?stacks=<controller>) tells them.
 	Stacks string `json:"stacks,omitempty"`
+}
+
+// ControllerOfRange is a controller of a range. Its fields are those of Controller.
+type ControllerOfRange struct {
+	Range     int       `json:"range"`
+	State     string    `json:"state"`
+	Since     time.Time `json:"since,omitzero"`
+	Restarts  int       `json:"restarts,omitempty"`
+	LastError string    `json:"lastError,omitempty"`
+	Failed    time.Time `json:"failed,omitzero"`
+	HeldBy    string    `json:"heldBy,omitempty"`
+	Pending   int       `json:"pending,omitempty"`
 }
 
 // Lane is one of a controller's two queues.

@@ -29,7 +29,7 @@ type Cut struct {
 	Name string
 	// FromEtcd: nothing that the leader asks of etcd is answered.
 	FromEtcd bool
-	make     func(leader *peer)
+	make     func(leader *Peer)
 	// want is what follows, by mode of detection: the trigger of the next term; empty, if the leader leads on, as a
 	// leader for life always does.
 	want map[string]string
@@ -37,21 +37,24 @@ type Cut struct {
 
 // All are the cuts.
 var All = []Cut{
-	{"from etcd", true, func(l *peer) { l.etcd.Stall() },
+	{"from etcd", true, func(l *Peer) { l.etcd.Stall() },
 		map[string]string{"crash": "step-aside", "suspect": "step-aside"}},
-	{"from etcd, answers only", true, func(l *peer) { l.etcd.StallAnswers() },
+	{"from etcd, answers only", true, func(l *Peer) { l.etcd.StallAnswers() },
 		map[string]string{"crash": "step-aside", "suspect": "step-aside"}},
-	{"from the standby", false, func(l *peer) { l.probe.Stall() },
+	{"from the standby", false, func(l *Peer) { l.probe.Stall() },
 		map[string]string{"crash": "", "suspect": "suspicion"}},
-	{"from the standby, what it says only", false, func(l *peer) { l.probe.StallAnswers() },
+	{"from the standby, what it says only", false, func(l *Peer) { l.probe.StallAnswers() },
 		map[string]string{"crash": "", "suspect": "suspicion"}},
-	{"from the standby, what it hears only", false, func(l *peer) { l.probe.StallRequests() },
+	{"from the standby, what it hears only", false, func(l *Peer) { l.probe.StallRequests() },
 		map[string]string{"crash": "", "suspect": ""}},
 	FromAll,
 }
 
+// EndsTerms reports whether the leader's terms end by the cut, where replicas suspect others.
+func (c Cut) EndsTerms() bool { return c.want["suspect"] != "" }
+
 // FromAll is what others see of a machine that has lost its power or its network.
-var FromAll = Cut{"from both", true, func(l *peer) { l.etcd.Stall(); l.probe.Stall() },
+var FromAll = Cut{"from both", true, func(l *Peer) { l.etcd.Stall(); l.probe.Stall() },
 	map[string]string{"crash": "expiry", "suspect": "suspicion"}}
 
 // Outcome is what followed from a cut.
@@ -64,11 +67,20 @@ type Outcome struct {
 	Took time.Duration
 }
 
-// peer is a replica whose ways to etcd and from its standbys can be cut.
-type peer struct {
+// Peer is a replica whose ways to etcd and from its standbys can be cut.
+type Peer struct {
 	*harness.Replica
 	etcd  *harness.Way
 	probe *proxy.Proxy
+}
+
+// Suffer cuts it off.
+func (p *Peer) Suffer(c Cut) { c.make(p) }
+
+// Resume ends what it suffers.
+func (p *Peer) Resume() {
+	p.etcd.Resume()
+	p.probe.Resume()
 }
 
 // Shard is one of two replicas whose leaders are cut off one after the other.
@@ -76,7 +88,7 @@ type Shard struct {
 	mode, detection string
 	timings         harness.Timings
 	recorder        *history.Recorder
-	a, b            *peer
+	a, b            *Peer
 	term            string
 }
 
@@ -89,7 +101,7 @@ func Start(t testing.TB, server string, timings harness.Timings, mode, detection
 	shard.Binary, shard.Timings, shard.Mode = server, timings, mode
 	shard.Args = []string{"--writer=fenced", "--writer-pause=" + pause.String(), "--leader-failure-detection=" + detection}
 	s := &Shard{mode: mode, detection: cmp.Or(detection, "suspect"), timings: timings, recorder: history.Record(t, etcd.Client(t), "/registry")}
-	s.a, s.b = startPeer(t, shard, etcd, "a"), startPeer(t, shard, etcd, "b")
+	s.a, s.b = StartPeer(t, shard, etcd, "a"), StartPeer(t, shard, etcd, "b")
 	s.term = s.recorder.NextTerm(t, leaseOf, "")
 	return s
 }
@@ -101,15 +113,15 @@ var electors = []string{"elected", "release"}
 // leaseOf is the end of the election lease's key.
 const leaseOf = "system:admin/kube-system/" + harness.LeaseName
 
-// startPeer starts a replica behind proxies: its probe listens on 127.0.0.1, and peers dial it on 127.0.0.2.
-func startPeer(t testing.TB, shard *harness.Shard, etcd *harness.Etcd, name string) *peer {
+// StartPeer starts a replica behind proxies: its probe listens on 127.0.0.1, and peers dial it on 127.0.0.2.
+func StartPeer(t testing.TB, shard *harness.Shard, etcd *harness.Etcd, name string) *Peer {
 	t.Helper()
 	const advertised = "127.0.0.2"
 	port := strconv.Itoa(harness.FreePorts(t, 1)[0])
 	probe := startProxy(t, net.JoinHostPort(advertised, port), net.JoinHostPort("127.0.0.1", port))
 	way := etcd.Way(t)
 	replica := shard.Start(t, name, "--etcd-servers="+way.URL, "--probe-port="+port, "--advertise-address="+advertised)
-	return &peer{Replica: replica, etcd: way, probe: probe}
+	return &Peer{Replica: replica, etcd: way, probe: probe}
 }
 
 func startProxy(t testing.TB, address, target string) *proxy.Proxy {
@@ -157,8 +169,7 @@ func (s *Shard) Try(t testing.TB, c Cut, while time.Duration) Outcome {
 			outcome.Trigger = fmt.Sprint(triggers)
 		}
 	}
-	leader.etcd.Resume()
-	leader.probe.Resume()
+	leader.Resume()
 	if one, _ := harness.Leader(t, s.a.Replica, s.b.Replica); one != leads.Replica {
 		t.Errorf("cut %s: %s leads", c.Name, one.Name())
 	}
@@ -167,7 +178,7 @@ func (s *Shard) Try(t testing.TB, c Cut, while time.Duration) Outcome {
 
 // anew deletes the Lease: suspicions are damped, and none before counts on a new one. It returns when one replica leads
 // and the other follows it.
-func (s *Shard) anew(t testing.TB) (leader, standby *peer) {
+func (s *Shard) anew(t testing.TB) (leader, standby *Peer) {
 	t.Helper()
 	harness.Eventually(t, "the Lease is deleted", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

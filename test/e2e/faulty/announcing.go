@@ -25,7 +25,7 @@ type announcing struct {
 
 // Run implements controllers.Controller.
 func (a *announcing) Run(ctx context.Context) error {
-	object := applycorev1.ConfigMap(history.FirstWrite, metav1.NamespaceDefault).
+	object := applycorev1.ConfigMap(history.FirstWrite+history.RangeOf(a.token.Name), metav1.NamespaceDefault).
 		WithData(map[string]string{history.TermKey: history.TermOf(a.token), history.PIDKey: strconv.Itoa(os.Getpid())})
 	for ctx.Err() == nil {
 		_, err := a.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Apply(clusters.With(ctx, "root"), object, metav1.ApplyOptions{FieldManager: "writer", Force: true})

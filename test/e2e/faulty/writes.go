@@ -122,7 +122,7 @@ func (w *writing) each(ctx context.Context, do func(context.Context, int)) {
 func (w *writing) write(ctx context.Context, hand, n int) {
 	objects := w.client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	data := map[string]string{history.TermKey: history.TermOf(w.token), "n": fmt.Sprintf("%d-%d", hand, n)}
-	shared := fmt.Sprintf("shared-%d", rand.IntN(3))
+	shared := fmt.Sprintf("shared-%d", rand.IntN(3)) + history.RangeOf(w.token.Name)
 	patch := func(kind types.PatchType, body string, subresources ...string) {
 		force := kind == types.ApplyPatchType
 		opts := metav1.PatchOptions{}
@@ -176,7 +176,7 @@ func (w *writing) write(ctx context.Context, hand, n int) {
 
 // register writes a register, and appends to the record what it asked for and what it was told.
 func (w *writing) register(ctx context.Context, log *os.File, n int) {
-	op := history.Write{Register: history.RegisterAt(time.Now()), Term: history.TermOf(w.token), Value: fmt.Sprintf("%s.%d", history.TermOf(w.token), n), Call: time.Now()}
+	op := history.Write{Register: history.RegisterAt(time.Now(), w.token.Name), Term: history.TermOf(w.token), Value: fmt.Sprintf("%s.%d", history.TermOf(w.token), n), Call: time.Now()}
 	_ = op.AppendTo(log)
 	body, err := json.Marshal(map[string]any{"data": map[string]string{history.TermKey: op.Term, history.ValueKey: op.Value}})
 	if err != nil {

@@ -22,6 +22,20 @@ import (
 // LeaseName is that of the shard's election.
 const LeaseName = "regent-controllers"
 
+// LeasesOf are the names of the Leases under which a shard with so many ranges is led.
+func LeasesOf(ranges int) (names []string) {
+	if ranges == 1 {
+		return []string{LeaseName}
+	}
+	for k := range ranges {
+		names = append(names, fmt.Sprintf("%s-%d", LeaseName, k))
+	}
+	return names
+}
+
+// DividedInto is the flag that asks for so many ranges.
+func DividedInto(ranges int) string { return fmt.Sprintf("--leader-election-ranges=%d", ranges) }
+
 // Leases is a client for the shard's Lease.
 func (r *Replica) Leases() coordinationclient.LeaseInterface {
 	r.t.Helper()
@@ -222,8 +236,21 @@ func (r *Replica) StepDown(reason string) {
 // TryStepDown is StepDown that returns its error: who has just said that it leads may have lost its lease meanwhile.
 func (r *Replica) TryStepDown(reason string) error {
 	r.t.Helper()
-	body := fmt.Sprintf(`{"reason": %q}`, reason)
-	return r.Kube("system:admin").Discovery().RESTClient().Post().AbsPath("/election/step-down").Body([]byte(body)).Do(r.t.Context()).Error()
+	return r.tryStepDown(reason, "")
+}
+
+// TryStepDownFrom is TryStepDown from one of several ranges.
+func (r *Replica) TryStepDownFrom(k int, reason string) error {
+	r.t.Helper()
+	return r.tryStepDown(reason, strconv.Itoa(k))
+}
+
+func (r *Replica) tryStepDown(reason, of string) error {
+	request := r.Kube("system:admin").Discovery().RESTClient().Post().AbsPath("/election/step-down")
+	if of != "" {
+		request.Param("range", of)
+	}
+	return request.Body(fmt.Appendf(nil, `{"reason": %q}`, reason)).Do(r.t.Context()).Error()
 }
 
 // Term is one of a process's terms, as its log tells it.
@@ -233,23 +260,28 @@ type Term struct{ Epoch, Reason string }
 // write that it makes just then is refused: whichever comes first.
 func (t Term) Deposed() bool { return t.Reason == "deposed" || t.Reason == "fenced" }
 
-// Terms returns the terms of the shard's leader in the process's log, and fails the test if one begins before the one
-// before it has ended (I1): Reason is why it ended, empty for the one that has not. That its work was joined is not
-// in the log. After the Lease was deleted an epoch may come again, with another holder and uid.
+// Terms returns the terms of the shard's leader, or of those of its ranges, in the process's log, and fails the test if
+// one begins before the one before, of the same Lease, has ended (I1): Reason is why it ended, empty for the one that
+// has not. That its work was joined is not in the log. After the Lease was deleted an epoch may come again, with
+// another holder and uid.
 func (r *Replica) Terms() []Term {
 	r.t.Helper()
 	var terms []Term
+	lasts := map[string]int{} // by Lease, the index of its last one
 	for line := range strings.Lines(r.Log()) {
-		if !strings.Contains(line, "/"+LeaseName) { // of who elects, in mode coordinated
+		lease := leaseInLog.FindString(line)
+		if lease == "" { // of who elects, in mode coordinated
 			continue
 		}
 		began, ended := strings.Contains(line, `"Leading" `), strings.Contains(line, `"The term has ended" `)
-		switch last := len(terms) - 1; {
-		case began && last >= 0 && terms[last].Reason == "":
+		last, some := lasts[lease]
+		switch runs := some && terms[last].Reason == ""; {
+		case began && runs:
 			r.t.Fatalf("a term begins before the one before has ended: %s", line)
 		case began:
+			lasts[lease] = len(terms)
 			terms = append(terms, Term{Epoch: value(line, "epoch")})
-		case ended && (last < 0 || terms[last].Reason != "" || terms[last].Epoch != value(line, "epoch")):
+		case ended && (!runs || terms[last].Epoch != value(line, "epoch")):
 			r.t.Fatalf("a term ends that does not run: %s", line)
 		case ended:
 			terms[last].Reason = value(line, "reason")
@@ -257,6 +289,8 @@ func (r *Replica) Terms() []Term {
 	}
 	return terms
 }
+
+var leaseInLog = regexp.MustCompile("/" + LeaseName + `(-\d+)?\b`)
 
 // value returns the value of a key in a log line, unquoted.
 func value(line, key string) string {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -80,6 +81,12 @@ func (r *Replica) AgainWith(args ...string) {
 	r.t.Helper()
 	r.args = args
 	r.Again()
+}
+
+// AgainAlso is Again with further arguments, also later.
+func (r *Replica) AgainAlso(args ...string) {
+	r.t.Helper()
+	r.AgainWith(slices.Concat(r.args, args)...)
 }
 
 // WaitReady waits for /readyz.

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ const lease = "system:admin/kube-system/l"
 
 // tale makes a history: each line is an event, the line's number its revision and its millisecond.
 //
-//	lead 1.a       the Lease shows this term from now on
+//	lead 1.a       the Lease shows this term from now on; the Lease of range 3: lead 1.a.r3
+//	divided        it shows that there are ranges
 //	free           it shows none
 //	gone           it is deleted
 //	x 1.a          the term writes object x
@@ -26,15 +28,23 @@ func tale(t *testing.T, lines ...string) []Event {
 		words := strings.Fields(line)
 		e := Event{Revision: int64(i + 1), At: at(i + 1)}
 		switch words[0] {
-		case "lead", "free", "gone":
+		case "lead", "divided", "free", "gone":
 			e.Key, e.lease, e.Deleted = "/registry/coordination.k8s.io/leases/"+lease, true, words[0] == "gone"
 			if !e.Deleted {
-				e.Shows, e.Sent = &fence.Token{}, e.At
+				e.Shows, e.Sent = &fence.Token{Name: "l"}, e.At
 			}
-			if words[0] == "lead" {
+			switch words[0] {
+			case "divided":
+				e.Shows.Holder = divided
+			case "lead":
 				if _, err := fmt.Sscanf(words[1], "%d.%s", &e.Shows.Epoch, &e.Shows.Holder); err != nil {
 					t.Fatal(err)
 				}
+				e.Shows.Holder, _, _ = strings.Cut(e.Shows.Holder, ".r")
+			}
+			if len(words) > 1 {
+				e.Key = "/registry/coordination.k8s.io/leases/" + LeaseOfTerm(lease, words[1])
+				e.Shows.Name = path.Base(e.Key)
 			}
 		default:
 			e.Key = "/registry/core/configmaps/root/default/" + words[0]
@@ -71,6 +81,16 @@ func TestTheJudgeFindsWhatCommittedOutsideOfItsTerm(t *testing.T) {
 		"a deletion in time":            {[]string{"lead 1.a", "own-1-a-7 +", "own-1-a-7 -", "lead 2.b"}, 0, 0, 0},
 		"a term that comes back":        {[]string{"lead 1.a", "free", "lead 1.a"}, 0, 0, 1},
 		"a renewal is not another term": {[]string{"lead 1.a", "lead 1.a", "x 1.a"}, 0, 0, 0},
+
+		"ranges, each with its terms":         {[]string{"divided", "lead 1.a.r0", "lead 1.a.r1", "x 1.a.r0", "lead 2.b.r0", "y 1.a.r1", "x 2.b.r0"}, 0, 0, 0},
+		"after another leads the range":       {[]string{"divided", "lead 1.a.r0", "lead 1.a.r1", "lead 2.b.r0", "x 1.a.r0"}, 1, 0, 0},
+		"a term of another range's":           {[]string{"divided", "lead 1.a.r0", "x 1.a.r1"}, 1, 0, 0},
+		"a deletion by a range":               {[]string{"divided", "lead 1.a.r1", "own-1-a-r1-7 +", "lead 2.b.r1", "own-1-a-r1-7 -"}, 1, 0, 0},
+		"one leader, while there are ranges":  {[]string{"lead 1.a", "x 1.a", "divided", "lead 1.a.r0", "x 1.a"}, 1, 0, 0},
+		"a range, while there is one leader":  {[]string{"divided", "lead 1.a.r0", "free", "lead 2.a", "x 1.a.r0"}, 1, 0, 0},
+		"from one leader to ranges, and back": {[]string{"lead 1.a", "x 1.a", "divided", "lead 1.a.r0", "y 1.a.r0", "free", "lead 3.b", "x 3.b"}, 0, 0, 0},
+		"a change of the number that begins":  {[]string{"divided", "lead 1.a.r0", "divided", "y 1.a.r0"}, 0, 0, 0},
+		"a range that another had":            {[]string{"divided", "lead 1.a.r0", "lead 2.b.r0", "lead 1.a.r0"}, 0, 0, 1},
 	} {
 		events := tale(t, c.events...)
 		spans := Terms(events, lease)
@@ -111,6 +131,17 @@ func TestTheModelIsAFencedRegister(t *testing.T) {
 	} {
 		if _, err := Check(events, lease, c.writes, c.reads); (err == nil) != c.sound {
 			t.Errorf("%s: %v, want it sound: %t", name, err, c.sound)
+		}
+	}
+}
+
+func TestARegisterOfARangeIsJudgedByTheLeaseOfTheRange(t *testing.T) {
+	events := tale(t, "divided", "lead 1.a.r0", "lead 1.a.r1", "lead 2.b.r1")
+	for term, sound := range map[string]bool{"1.a.r0": true, "1.a.r1": false} {
+		_, of, _ := strings.Cut(term, ".r")
+		late := Write{Register: "register-7.r" + of, Term: term, Value: "v", Call: at(8), Return: at(9), Outcome: Made}
+		if checked, err := Check(events, lease, []Write{late}, nil); (err == nil) != sound {
+			t.Errorf("after 1.a of range 1 has ended, %s is told that a write was made: %v, %d operations, want it sound: %t", term, err, checked, sound)
 		}
 	}
 }

@@ -16,30 +16,59 @@ type Span struct {
 	From, To int64
 }
 
-// Terms returns the terms of a Lease, in the order in which they began. A holder that comes back is another span of the
-// same term: that must never be.
+// divided is the holder of an election's Lease while it has several ranges, which have Leases of their own.
+const divided = "ranges"
+
+// Terms returns the terms of a Lease, and of those of its ranges, in the order in which they began. A holder that comes
+// back is another span of the same term: that must never be. All terms of ranges are over when their number is one
+// (I17).
 func Terms(events []Event, lease string) []Span {
 	var spans []Span
-	var current fence.Token
+	shown, open := map[string]fence.Token{}, map[string]int{} // by key; open has the index of the span that goes on
+	end := func(key string, at int64) {
+		if n, ok := open[key]; ok {
+			spans[n].To = at
+			delete(open, key)
+		}
+	}
 	for _, e := range events {
-		if !e.lease || !strings.HasSuffix(e.Key, "/"+lease) {
+		if !e.isOfElection(lease) {
 			continue
 		}
-		shown := fence.Token{}
-		if e.Shows != nil && e.Shows.Holder != "" {
-			shown = *e.Shows
-		}
-		if shown == current {
+		before, next := shown[e.Key], e.shows()
+		if next == before {
 			continue
 		}
-		if !current.IsZero() {
-			spans[len(spans)-1].To = e.Revision
+		shown[e.Key] = next
+		end(e.Key, e.Revision)
+		if before.Holder == divided && next.Holder != divided {
+			for key := range open {
+				end(key, e.Revision)
+			}
 		}
-		if current = shown; !current.IsZero() {
-			spans = append(spans, Span{Term: TermOf(current), From: e.Revision})
+		if !next.IsZero() && next.Holder != divided {
+			open[e.Key] = len(spans)
+			spans = append(spans, Span{Term: TermOf(next), From: e.Revision})
 		}
 	}
 	return spans
+}
+
+// isOfElection reports whether an event is of that Lease, or of one of its ranges.
+func (e Event) isOfElection(lease string) bool {
+	if !e.lease {
+		return false
+	}
+	_, of, ok := strings.Cut(e.Key, "/"+lease)
+	return ok && (of == "" || rangeLease.FindString(of) == of)
+}
+
+// shows is what the Lease shows since; zero if nobody holds it.
+func (e Event) shows() fence.Token {
+	if e.Shows == nil || e.Shows.Holder == "" {
+		return fence.Token{}
+	}
+	return *e.Shows
 }
 
 // writing is the term that leads under a Lease, if it has written; empty otherwise. It looks no further back than it
@@ -49,10 +78,11 @@ func writing(events []Event, lease string) string {
 	for _, e := range slices.Backward(events) {
 		switch {
 		case e.lease && strings.HasSuffix(e.Key, "/"+lease):
-			if e.Shows == nil || e.Shows.Holder == "" || leads != "" && leads != TermOf(*e.Shows) {
+			shown := e.shows()
+			if shown.IsZero() || leads != "" && leads != TermOf(shown) {
 				return "" // the last one leads no more, or has not written since it began
 			}
-			leads = TermOf(*e.Shows)
+			leads = TermOf(shown)
 		case e.Term != "" && isObject(e):
 			wrote[e.Term] = true
 		}

@@ -39,9 +39,9 @@ type Read struct {
 // sooner than that of one.
 const registerLasts = 5 * time.Second
 
-// RegisterAt is the register to be written at a time.
-func RegisterAt(t time.Time) string {
-	return fmt.Sprintf("register-%d", t.UnixNano()/int64(registerLasts))
+// RegisterAt is the register to be written at a time, by the leaders under a Lease.
+func RegisterAt(t time.Time, lease string) string {
+	return fmt.Sprintf("register-%d", t.UnixNano()/int64(registerLasts)) + RangeOf(lease)
 }
 
 // AppendTo appends the write to a record, in one piece: once when it begins, and once when it is answered.
@@ -116,16 +116,21 @@ func step(state, input, output any) (bool, any) {
 }
 
 // Check returns an error unless a fenced register explains what clients were told, in the light of what etcd's history
-// says was committed: each register by itself, together with the changes of the Lease meanwhile.
+// says was committed: each register by itself, together with the changes meanwhile of the Lease, or of that of the range
+// whose leaders write it.
 func Check(events []Event, lease string, writes []Write, reads []Read) (checked int, err error) {
-	changes := changesOf(events, lease)
+	changes := map[string][]porcupine.Operation{} // by Lease
 	for name, ops := range operations(events, writes, reads) {
+		of := LeaseOfTerm(lease, name)
+		if changes[of] == nil {
+			changes[of] = changesOf(events, of)
+		}
 		begins, ends := int64(1<<62), int64(0)
 		for _, op := range ops {
 			begins, ends = min(begins, op.Call), max(ends, op.Return)
 		}
 		initial := register{}
-		for _, c := range changes {
+		for _, c := range changes[of] {
 			switch {
 			case c.Return < begins: // before the register was
 				initial.changes, initial.term = c.Input.(change).number, c.Input.(change).term
@@ -155,8 +160,8 @@ func changesOf(events []Event, lease string) []porcupine.Operation {
 			continue
 		}
 		shown := ""
-		if e.Shows != nil && e.Shows.Holder != "" {
-			shown = TermOf(*e.Shows)
+		if token := e.shows(); !token.IsZero() {
+			shown = TermOf(token)
 		}
 		// Not committed before it was sent, nor before what was sent earlier.
 		before = sentBefore(e, before)

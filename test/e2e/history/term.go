@@ -26,10 +26,30 @@ const (
 	PIDKey     = "pid"
 )
 
-// TermOf names a term, short enough for an object's name. A holder identity is never used twice, and ends with a part
-// of a uuid.
+// TermOf names a term, short enough for an object's name. A holder identity ends with a part of a uuid. It is used
+// twice only for terms of different ranges, or of different epochs.
 func TermOf(token fence.Token) string {
-	return fmt.Sprintf("%d.%s", token.Epoch, token.Holder[max(0, len(token.Holder)-12):])
+	return fmt.Sprintf("%d.%s", token.Epoch, token.Holder[max(0, len(token.Holder)-12):]) + RangeOf(token.Name)
+}
+
+var rangeLease = regexp.MustCompile(`-(\d+)$`)
+
+// RangeOf tells the range that a Lease is of, as the names of its terms, registers and objects end: .r3, or nothing if
+// it is not of one of several.
+func RangeOf(lease string) string {
+	if parts := rangeLease.FindStringSubmatch(lease); parts != nil {
+		return ".r" + parts[1]
+	}
+	return ""
+}
+
+// LeaseOfTerm is the Lease under which a term leads, in the election of a Lease. A register's name ends as its writers'
+// terms do.
+func LeaseOfTerm(election, term string) string {
+	if _, of, ok := strings.Cut(term, ".r"); ok {
+		return election + "-" + of
+	}
+	return election
 }
 
 // OwnName is the name of an object that only one term creates and deletes.
@@ -37,12 +57,12 @@ func OwnName(token fence.Token, suffix string) string {
 	return "own-" + strings.ReplaceAll(TermOf(token), ".", "-") + "-" + suffix
 }
 
-var ownKey = regexp.MustCompile(`/own-(\d+)-([^-]+)-[^/]*$`)
+var ownKey = regexp.MustCompile(`/own-(\d+)-([^-]+)(?:-(r\d+))?-[^/]*$`)
 
 // ownerOf is the term of an own object, by its key; empty for others.
 func ownerOf(key string) string {
 	if parts := ownKey.FindStringSubmatch(key); parts != nil {
-		return parts[1] + "." + parts[2]
+		return strings.TrimSuffix(strings.Join(parts[1:], "."), ".")
 	}
 	return ""
 }

@@ -37,7 +37,7 @@ func Controllers(w io.Writer, look Look, replicas []status.Replica) error {
 }
 
 func (p *page) controller(r status.Replica, c status.Controller) []string {
-	row := []string{r.Shard, r.Name, c.Name, c.State, p.ago(c.Since), fmt.Sprint(c.Users.Pending), fmt.Sprint(c.Users.Returned), lane(c.Sweep), fmt.Sprint(c.Restarts)}
+	row := []string{r.Shard, r.Name, c.Name, inRanges(c), p.ago(c.Since), fmt.Sprint(c.Users.Pending), fmt.Sprint(c.Users.Returned), lane(c.Sweep), fmt.Sprint(c.Restarts)}
 	if p.wide() {
 		return append(row, fmt.Sprint(c.Panics), fmt.Sprint(c.Stalls), c.Scope, p.ago(c.Failed), orDash(oneLine(c.LastError)))
 	}
@@ -87,6 +87,39 @@ func Controller(w io.Writer, look Look, replicas []status.Replica) error {
 	return p.flush(w)
 }
 
+// unwell writes in which ranges a controller is not well, and why.
+func (p *page) unwell(ranges []status.ControllerOfRange) {
+	if len(ranges) == 0 {
+		return
+	}
+	rows := [][]string{{"RANGE", "STATE", "SINCE", "QUEUE", "RESTARTS", "FAILED", "LAST ERROR"}}
+	for _, r := range ranges {
+		why := oneLine(r.LastError)
+		if r.HeldBy != "" {
+			why = "held by " + r.HeldBy
+		}
+		rows = append(rows, []string{fmt.Sprint(r.Range), r.State, p.ago(r.Since), fmt.Sprint(r.Pending), fmt.Sprint(r.Restarts), p.ago(r.Failed), orDash(why)})
+	}
+	p.table("  ", rows)
+}
+
+// inRanges says in which of the ranges a controller is not well.
+func inRanges(c status.Controller) string {
+	if len(c.Ranges) == 0 {
+		return c.State
+	}
+	var numbers []int
+	for _, r := range c.Ranges {
+		if r.State == c.State {
+			numbers = append(numbers, r.Range)
+		}
+	}
+	if len(numbers) == 0 {
+		return c.State
+	}
+	return fmt.Sprintf("%s in %s", c.State, spans(numbers))
+}
+
 // lasting says in which state a controller is, and for how long if that is known.
 func (p *page) lasting(c status.Controller) string {
 	if c.Since.IsZero() {
@@ -99,7 +132,11 @@ func (p *page) details(r status.Replica, c status.Controller) {
 	if p.text.Len() > 0 {
 		p.line("")
 	}
-	p.line("%s of %s/%s (%s)", c.Name, r.Shard, r.Name, orElse(r.Election.State, "no election"))
+	does := state(r)
+	if r.Ranges == nil {
+		does = orElse(r.Election.State, "no election")
+	}
+	p.line("%s of %s/%s (%s)", c.Name, r.Shard, r.Name, does)
 	rows := [][]string{{"state:", p.lasting(c)}, {"scope:", c.Scope}}
 	if c.Tolerated {
 		rows = append(rows, []string{"tolerated:", "its failure does not end the term, because other replicas could not run it either"})
@@ -120,6 +157,7 @@ func (p *page) details(r status.Replica, c status.Controller) {
 		rows = append(rows, []string{"effect:", c.Effect})
 	}
 	p.table("  ", rows)
+	p.unwell(c.Ranges)
 	if c.Stacks != "" {
 		p.line("  stacks:")
 		for line := range strings.Lines(c.Stacks) {

@@ -141,6 +141,27 @@ func TestControllers(t *testing.T) {
 	}
 }
 
+func TestAControllerIsToldInWhichRangesItIsNotWell(t *testing.T) {
+	replicas := statustest.Divided().Shards[0].Replicas
+	c := &replicas[0].Controllers[0]
+	c.State, c.Since, c.Restarts, c.LastError, c.Failed = "failed", statustest.Now.Add(-time.Minute), 7, "no such table", statustest.Now.Add(-time.Minute)
+	for _, k := range []int{1, 2, 3, 41} {
+		c.Ranges = append(c.Ranges, status.ControllerOfRange{Range: k, State: "failed", Since: c.Since, Restarts: 1, LastError: c.LastError, Failed: c.Failed})
+	}
+	c.Ranges = append(c.Ranges, status.ControllerOfRange{Range: 50, State: "running", Since: c.Since, HeldBy: "2x8v", Pending: 30})
+	var all, one bytes.Buffer
+	if err := view.Controllers(&all, look(view.Table), replicas); err != nil {
+		t.Fatal(err)
+	}
+	for i := range replicas {
+		replicas[i].Controllers = replicas[i].Controllers[:1]
+	}
+	if err := view.Controller(&one, look(view.Table), replicas); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "controllers of ranges", all.String()+"\n"+one.String())
+}
+
 func TestOneControllerHasItsStacks(t *testing.T) {
 	for _, f := range statustest.Faults() {
 		if f.Name != "a controller does not stop" && f.Name != "a controller fails on every replica" {
