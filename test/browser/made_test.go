@@ -26,6 +26,7 @@ type fiction struct {
 	down       atomic.Bool // nothing is answered but the page
 	noHistory  atomic.Bool
 	answers    atomic.Value // what is answered of the installation, if not installation: a string
+	asked      atomic.Value // the query of the last term that was asked to end: a string
 }
 
 const now = "2026-01-02T12:00:00Z"
@@ -66,6 +67,10 @@ func makeUp(t *testing.T, workspaces int) *fiction {
 			}
 		}
 		return 200, map[string]any{"items": items, "more": len(items) == 50, "faults": map[string]any{"eu1": "it does not answer"}}
+	})
+	answer("/election/step-down", func(req *http.Request) (int, any) {
+		m.asked.Store(req.URL.RawQuery)
+		return 200, map[string]any{"replica": "replica-0", "epoch": 3}
 	})
 	answer("/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces", m.page)
 	m.Server = httptest.NewServer(mux)

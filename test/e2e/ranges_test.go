@@ -25,7 +25,9 @@ import (
 // divided is a shard whose replicas lead a share of its ranges each.
 type divided struct {
 	*testing.T
-	shard *harness.Shard
+	recorder *history.Recorder
+	a, c     *harness.Replica
+	b        *cuts.Peer
 	// workspaces counts those that were made.
 	workspaces int
 }
@@ -144,102 +146,113 @@ func (d *divided) mustWork(through *harness.Replica) {
 // is lost in one of the ways there are.
 func TestEveryReplicaLeadsAShareI17(t *testing.T) {
 	t.Parallel()
-	etcd := harness.StartEtcd(t)
-	recorder := history.Record(t, etcd.Client(t), "/registry")
-	shard := harness.NewShard("")
-	shard.Binary, shard.Mode, shard.Timings, shard.OneMachine = harness.Program(t, "faulty"), harness.ByPresence, faultyTimings, false
-	shard.Args = []string{"--writer=fenced", "--writer-pause=500ms", harness.DividedInto(rangesOfThem)}
-	d := &divided{T: t, shard: shard}
-	victim := cuts.StartPeer(t, shard, etcd, "c")
-	a, b, c := cuts.StartPeer(t, shard, etcd, "a").Replica, cuts.StartPeer(t, shard, etcd, "b").Replica, victim.Replica
-	d.awaitShares(rangesOfThem, a, b, c)
-	d.mustWork(b)
-
-	for name, fault := range d.faultsOf(victim) {
-		before := d.awaitShares(rangesOfThem, a, b, c)
-		began := time.Now()
-		mend := fault()
-		after := d.awaitLeaders(a, b)
-		t.Logf("%s: others lead all after %v", name, time.Since(began).Round(time.Millisecond))
-		for k, was := range before {
-			switch now := after[k]; {
-			case was.by == replicaOf(c):
-				if now.epoch <= was.epoch {
-					t.Errorf("%s: range %d was led in epoch %d, and is in %d", name, k, was.epoch, now.epoch)
-				}
-			case now != was:
-				t.Errorf("%s: range %d was led by %s in epoch %d, which lives, and is by %s in %d", name, k, was.by, was.epoch, now.by, now.epoch)
-			}
-		}
-		d.mustWork(a)
-		mend()
-	}
-	d.awaitShares(rangesOfThem, a, b, c)
-	t.Run("one range is handed over, and no other", func(t *testing.T) { d.handOver(t, a) })
-
-	// back to one leader, by a roll
-	for _, r := range []*harness.Replica{a, b, c} {
-		r.Signal(syscall.SIGTERM)
-		if code := r.Wait(); code != 0 {
-			t.Errorf("%s ended with %d", r.Name(), code)
-		}
-		r.AgainAlso(harness.DividedInto(1))
-	}
-	leader, _ := harness.Leader(t, a, b, c)
-	d.mustWork(leader)
-	if told, _ := shardAsToldBy(t, leader); slices.ContainsFunc(told.Replicas, func(r status.Replica) bool { return r.Ranges != nil }) {
-		t.Error("there are ranges still")
-	}
-	harness.Throughout(t, time.Second, "one leads", func() bool { return leader.Leads() })
-
-	events := recorder.Finish(t)
-	spans := history.Terms(events, leaseOf)
-	stale, backwards, twice := history.Stale(events, spans), history.Backwards(events, spans), history.Twice(spans)
-	changes := 0
-	for _, span := range spans {
-		changes += history.CountBy(events, span.Term)
-	}
-	t.Logf("%d terms, %d changes: %d stale", len(spans), changes, len(stale))
-	if len(stale)+len(backwards)+len(twice) > 0 || changes < len(spans) {
-		t.Errorf("writes outside of their terms: %q\nwrites of terms that went back: %q\nterms that came twice: %q", stale, backwards, twice)
-	}
-}
-
-// faultsOf are what happens to a replica, and has others lead what it leads.
-func (d *divided) faultsOf(p *cuts.Peer) map[string]func() (mend func()) {
-	faults := map[string]func() func(){
-		"killed": func() func() {
-			p.Kill()
-			return p.Again
-		},
-		"paused": func() func() {
-			p.Signal(syscall.SIGSTOP)
-			return func() { p.Signal(syscall.SIGCONT) }
-		},
-		"told to stop": func() func() {
-			p.Signal(syscall.SIGTERM)
-			if code := p.Wait(); code != 0 {
-				d.Errorf("it ended with %d", code)
-			}
-			return p.Again
-		},
-	}
 	var ways []cuts.Cut
 	for _, c := range cuts.All {
 		if c.EndsTerms() {
 			ways = append(ways, c)
 		}
 	}
-	if !*all {
-		ways = []cuts.Cut{ways[rand.IntN(len(ways))]}
+	d := startDivided(t)
+	d.suffer("killed", d.c, func() func() { d.c.Kill(); return d.c.Again })
+	d.suffer("paused", d.c, func() func() { d.c.Signal(syscall.SIGSTOP); return func() { d.c.Signal(syscall.SIGCONT) } })
+	d.suffer("told to stop", d.c, func() func() {
+		d.c.Signal(syscall.SIGTERM)
+		if code := d.c.Wait(); code != 0 {
+			t.Errorf("it ended with %d", code)
+		}
+		return d.c.Again
+	})
+	d.cut(ways[rand.IntN(len(ways))])
+	d.awaitShares(rangesOfThem, d.a, d.b.Replica, d.c)
+	t.Run("one range is handed over, and no other", func(t *testing.T) { d.handOver(t, d.a) })
+
+	// back to one leader, by a roll
+	for _, r := range d.all() {
+		r.Signal(syscall.SIGTERM)
+		if code := r.Wait(); code != 0 {
+			t.Errorf("%s ended with %d", r.Name(), code)
+		}
+		r.AgainAlso(harness.DividedInto(1))
 	}
-	for _, c := range ways {
-		faults["cut "+c.Name] = func() func() {
-			p.Suffer(c)
-			return p.Resume
+	leader, _ := harness.Leader(t, d.all()...)
+	d.mustWork(leader)
+	if told, _ := shardAsToldBy(t, leader); slices.ContainsFunc(told.Replicas, func(r status.Replica) bool { return r.Ranges != nil }) {
+		t.Error("there are ranges still")
+	}
+	harness.Throughout(t, time.Second, "one leads", func() bool { return leader.Leads() })
+	d.judge()
+
+	if *all {
+		for _, c := range ways { // one a shard: what has come back again and again stays away for longer
+			t.Run("cut "+c.Name, func(t *testing.T) {
+				t.Parallel()
+				d := startDivided(t)
+				d.cut(c)
+				d.judge()
+			})
 		}
 	}
-	return faults
+}
+
+// startDivided starts a shard of three replicas, one of them behind proxies, which share its ranges and write.
+func startDivided(t *testing.T) *divided {
+	t.Helper()
+	etcd := harness.StartEtcd(t)
+	shard, direct := harness.NewShard(""), "--etcd-servers="+etcd.URL
+	shard.Binary, shard.Mode, shard.Timings, shard.OneMachine = harness.Program(t, "faulty"), harness.ByPresence, faultyTimings, false
+	shard.Args = []string{"--writer=fenced", "--writer-pause=500ms", harness.DividedInto(rangesOfThem)}
+	d := &divided{T: t, recorder: history.Record(t, etcd.Client(t), "/registry")}
+	d.a, d.b, d.c = shard.Start(t, "a", direct), cuts.StartPeer(t, shard, etcd, "b"), shard.Start(t, "c", direct)
+	d.awaitShares(rangesOfThem, d.all()...)
+	d.mustWork(d.b.Replica)
+	return d
+}
+
+func (d *divided) all() []*harness.Replica { return []*harness.Replica{d.a, d.b.Replica, d.c} }
+
+// suffer has a replica suffer a fault, by which others lead what it led.
+func (d *divided) suffer(name string, victim *harness.Replica, fault func() (mend func())) {
+	d.Helper()
+	others := slices.DeleteFunc(d.all(), func(r *harness.Replica) bool { return r == victim })
+	before := d.awaitShares(rangesOfThem, d.all()...)
+	began := time.Now()
+	d.Logf("%s", name)
+	mend := fault()
+	after := d.awaitLeaders(others...)
+	d.Logf("others lead all after %v", time.Since(began).Round(time.Millisecond))
+	for k, was := range before {
+		switch now := after[k]; {
+		case was.by == replicaOf(victim):
+			if now.epoch <= was.epoch {
+				d.Errorf("%s: range %d was led in epoch %d, and is in %d", name, k, was.epoch, now.epoch)
+			}
+		case now != was:
+			d.Errorf("%s: range %d was led by %s in epoch %d, which lives, and is by %s in %d", name, k, was.by, was.epoch, now.by, now.epoch)
+		}
+	}
+	d.mustWork(others[0])
+	mend()
+}
+
+func (d *divided) cut(c cuts.Cut) {
+	d.Helper()
+	d.suffer("cut "+c.Name, d.b.Replica, func() func() { d.b.Suffer(c); return d.b.Resume })
+}
+
+// judge fails the test if a term wrote outside of its range's Lease.
+func (d *divided) judge() {
+	d.Helper()
+	events := d.recorder.Finish(d)
+	spans := history.Terms(events, leaseOf)
+	stale, backwards, twice := history.Stale(events, spans), history.Backwards(events, spans), history.Twice(spans)
+	changes := 0
+	for _, span := range spans {
+		changes += history.CountBy(events, span.Term)
+	}
+	d.Logf("%d terms, %d changes: %d stale", len(spans), changes, len(stale))
+	if len(stale)+len(backwards)+len(twice) > 0 || changes < len(spans) {
+		d.Errorf("writes outside of their terms: %q\nwrites of terms that went back: %q\nterms that came twice: %q", stale, backwards, twice)
+	}
 }
 
 // handOver has one range handed over.

@@ -44,9 +44,10 @@ export const found = text => ask(`/regent/v1/workspaces?limit=50&search=${encode
 export const workspaces = (path, from = '') =>
   ask(`/clusters/${path}/apis/tenancy.kcp.io/v1alpha1/workspaces?limit=200&continue=${encodeURIComponent(from)}`, {timeout: 20000});
 
-// stepDown asks the shard's leader to end its term, of that epoch and no later one. to is the replica that should lead next, or empty.
-export const stepDown = (shard, epoch, to, reason) =>
-  ask(`/election/step-down?shard=${encodeURIComponent(shard)}&epoch=${epoch}`, {method: 'POST', body: JSON.stringify({to, reason})});
+// stepDown asks the leader of the shard, or of one of its ranges, to end its term, of that epoch and no later one. to is the replica that should lead next, or
+// empty.
+export const stepDown = (shard, epoch, to, reason, range) =>
+  ask(`/election/step-down?shard=${encodeURIComponent(shard)}&epoch=${epoch}${range === undefined ? '' : `&range=${range}`}`, {method: 'POST', body: JSON.stringify({to, reason})});
 
 // cordon lets a shard take no new logical clusters, or take them again.
 export const cordon = (shard, cordoned) =>
@@ -59,6 +60,10 @@ export const cordon = (shard, cordoned) =>
 export function leaderOf({replicas, leader, leaderInstance}) {
   return replicas?.find(r => r.name === leader && (!leaderInstance || !r.instance || r.instance === leaderInstance));
 }
+
+// divided returns the ranges of a shard, as the replica knows them that knows most; undefined: it has one leader.
+export const divided = ({replicas}) =>
+  replicas?.filter(r => !r.fault && r.ranges).map(r => r.ranges).reduce((most, r) => (r.ranges?.length || 0) > (most?.ranges?.length || -1) ? r : most, undefined);
 
 // idOf returns what names a replica on this page: its name, or that of its process if two have one name.
 export function idOf(shard, replica) {

@@ -1,10 +1,12 @@
 // What the controllers do: those that need somebody are shown, and all of a replica on demand.
 import {html, Component} from './html.js';
-import {idOf, leaderOf} from './api.js';
-import {ago, count, lasting, secondsBetween} from './words.js';
+import {divided, idOf, leaderOf} from './api.js';
+import {ago, count, lasting, listed, secondsBetween} from './words.js';
 
 const bad = new Set(['failed', 'stalled', 'late', 'restarting']);
 const recently = 3600; // seconds for which a failure is told after the controller works again
+
+const told = 8; // ranges of a controller that are named
 
 // needs reports whether somebody should look at a controller.
 const needs = (c, observed) => bad.has(c.state) || c.heldBy || (c.failed && secondsBetween(c.failed, observed) < recently);
@@ -25,15 +27,15 @@ export class Controllers extends Component {
   }
 
   render({installation, arrived}, {of, open}) {
-    const replicas = installation.shards.flatMap(s => (s.replicas || []).filter(r => !r.fault).map(r => ({...r, key: `${r.shard}/${idOf(s, r)}`, leads: r === leaderOf(s)})));
+    const replicas = installation.shards.flatMap(s => (s.replicas || []).filter(r => !r.fault).map(r => ({...r, key: `${r.shard}/${idOf(s, r)}`, leads: divided(s) ? r.ranges?.ranges?.some(of => of.state === 'leading') : r === leaderOf(s)})));
     const failing = replicas.flatMap(r => (r.controllers || []).filter(c => needs(c, r.observed)).map(c => ({r, c})));
     const chosen = replicas.find(r => r.key === of) || (failing.find(f => f.r.leads) || failing[0])?.r || replicas.find(r => r.leads) || replicas[0];
     const working = replicas.filter(r => r.leads).map(r => ({r, n: (r.controllers || []).filter(c => c.state === 'running').length}));
-    const all = working.reduce((sum, w) => sum + w.n, 0);
+    const all = working.reduce((sum, w) => sum + w.n, 0), shards = new Set(working.map(w => w.r.shard));
     return html`
       <section class="card" aria-labelledby="controllers">
         <h2 id="controllers">Controllers</h2>
-        <p class=${failing.length === 0 ? 'well' : ''}><span class="mark" aria-hidden="true">${failing.length === 0 ? '✔' : ''}</span> <strong>${count(all, 'controller')}</strong> ${all === 1 ? 'works' : 'work'}${working.length === 1 && html` on ${working[0].r.name}, which leads`}${working.length > 1 && html` on the leaders of ${count(working.length, 'shard')}`}.</p>
+        <p class=${failing.length === 0 ? 'well' : ''}><span class="mark" aria-hidden="true">${failing.length === 0 ? '✔' : ''}</span> <strong>${count(all, 'controller')}</strong> ${all === 1 ? 'works' : 'work'}${working.length === 1 && html` on ${working[0].r.name}, which leads`}${working.length > 1 && (shards.size > 1 ? html` on the leaders of ${count(shards.size, 'shard')}` : html` on ${count(working.length, 'replica')}, which lead`)}.</p>
         ${failing.length > 0 && html`<ul class="failing">${failing.map(f => html`<${Failing} key=${`${f.r.key}/${f.c.name}`} replica=${f.r} controller=${f.c} />`)}</ul>`}
         ${chosen && html`
           <details id=${`controllers/${chosen.key}`} class=${arrived === `controllers/${chosen.key}` ? 'arrived' : ''} tabindex="-1" open=${open} onToggle=${e => this.setState({open: e.currentTarget.open})}>
@@ -52,6 +54,7 @@ function Failing({replica, controller: c}) {
   return html`
     <li class=${bad.has(c.state) ? 'bad' : 'warn'}>
       <p><span class="mark" aria-hidden="true">${bad.has(c.state) ? '✖' : '▲'}</span> <strong>${c.name}</strong> of <a href=${`#controllers/${replica.key}`}>${replica.name}</a>
+        ${c.ranges?.length > 0 && html`, in ${count(c.ranges.length, 'range')} (${listed(c.ranges.slice(0, told).map(r => r.range))}${c.ranges.length > told && ' ...'}),`}
         ${' '}<span class="state">${c.state === 'running' ? 'works again' : c.state}${c.tolerated && ', tolerated'}</span>${c.since && ` for ${lasting(secondsBetween(c.since, replica.observed))}`}${c.restarts > 0 && `, ${count(c.restarts, 'restart')}`}</p>
       ${c.heldBy && html`<p>It has work of logical cluster ${c.heldBy} only, and finishes none of it.</p>`}
       ${c.lastError && html`<p class="error"><code>${c.lastError}</code></p><p class="dim">${ago(c.failed, replica.observed)}${c.effect && `: ${c.effect}`}</p>`}

@@ -27,7 +27,7 @@ const state = {
   arrived: '', // what the URL's fragment names
   asking: null, // an action that waits for a yes
   told: '', // what the last action did
-  awaits: null, // the end of a term that was asked for: {shard, replica, epoch, since}
+  awaits: null, // the end of a term that was asked for: {shard, range, replica, epoch, since}
 };
 
 function update(change) {
@@ -60,8 +60,14 @@ function tell(told) {
   update({told, awaits: null});
 }
 
-// leaderOf returns who leads a shard, with the term's epoch, and for how long nobody did before, if that is known.
-function leaderOf(shard) {
+// leaderOf returns who leads a shard, or one of its ranges, with the term's epoch, and for how long nobody did before, if that is known.
+function leaderOf(shard, range) {
+  if (range !== undefined) {
+    const of = api.divided(shard)?.ranges?.[range];
+    if (!of?.leader) return undefined;
+    const [term, before] = (shard.terms || []).filter(t => (t.range || 0) === range);
+    return {name: of.leader, epoch: of.epoch, gap: term?.epoch === of.epoch && before ? gapBefore(term, before) : undefined};
+  }
   const leader = api.leaderOf(shard);
   if (leader?.election?.state !== 'leading') return undefined;
   const epoch = leader.election.epoch, [term, before] = shard.terms || [];
@@ -72,12 +78,13 @@ function leaderOf(shard) {
 function settle() {
   const {awaits, installation} = state;
   if (!awaits) return;
-  const now = leaderOf(installation.shards.find(s => s.name === awaits.shard) || {});
+  const now = leaderOf(installation.shards.find(s => s.name === awaits.shard) || {}, awaits.range);
+  const what = awaits.range === undefined ? '' : ` range ${awaits.range}`;
   const waited = Date.now() - awaits.since;
   if (now?.epoch > awaits.epoch && (now.gap !== undefined || waited > 5000)) {
-    tell(`${now.name} leads, ${now.gap === undefined ? `in epoch ${now.epoch}` : `${lasting(now.gap)} later`}. ${awaits.replica} handed over, as you asked.`);
+    tell(`${now.name} leads${what}, ${now.gap === undefined ? `in epoch ${now.epoch}` : `${lasting(now.gap)} later`}. ${awaits.replica} handed over, as you asked.`);
   } else if (waited > awaited) {
-    tell(`${awaits.replica} has given the lease up, and nobody has been seen to lead shard ${awaits.shard} since.`);
+    tell(`${awaits.replica} has given the lease up, and nobody has been seen to lead${what && `${what} of`} shard ${awaits.shard} since.`);
   }
 }
 
@@ -179,7 +186,7 @@ async function follow() {
 // askForTerms asks for the history of each shard now and then, and at once if its epoch has changed.
 function askForTerms() {
   for (const shard of state.installation.shards) {
-    const epoch = api.leaderOf(shard)?.election.epoch;
+    const epoch = api.divided(shard)?.ranges?.map(r => r.epoch).join() || api.leaderOf(shard)?.election.epoch;
     const known = state.memory[shard.name];
     if (shard.fault || (known.asked && known.epoch === epoch && Date.now() - known.asked < termsEvery)) continue;
     Object.assign(known, {epoch, asked: Date.now()});

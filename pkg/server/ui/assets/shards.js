@@ -3,6 +3,7 @@ import {html} from './html.js';
 import {ago, at, count, gapBefore, happened, lasting, reasonOf, secondsBetween, verdict} from './words.js';
 import {AskedBy} from './fronts.js';
 import {Change, Phases} from './change.js';
+import {Ranges} from './ranges.js';
 import * as api from './api.js';
 
 const usualLease = 15; // seconds, if nobody says how long the lease is
@@ -21,6 +22,10 @@ export function Shards({installation, memory, fresh, arrived, act}) {
 function stateOf(shard) {
   const leader = api.leaderOf(shard);
   if (shard.fault) return ['bad', 'does not answer'];
+  const ranges = api.divided(shard);
+  if (ranges && !ranges.ranges?.length) return ['bad', 'nobody leads'];
+  if (ranges?.ranges.some(r => !r.leader)) return ['bad', 'nobody leads some ranges'];
+  if (ranges) return shard.replicas.length < 2 || shard.replicas.some(r => r.fault || r.notReady?.length > 0) ? ['warn', 'led, but not as it should be'] : ['well', 'led'];
   if (!leader) return ['bad', 'nobody leads'];
   if (leader.fault) return ['bad', 'its leader does not answer'];
   if (shard.replicas.some(r => r.fault || r.notReady?.length > 0) || takers(shard).length === 0) return ['warn', 'led, but not as it should be'];
@@ -32,7 +37,7 @@ export const takers = shard => (shard.replicas || []).filter(r => !r.fault && r 
 
 function Shard({shard, last, installation, isFresh, arrived, act}) {
   const [state, says] = stateOf(shard);
-  const leader = api.leaderOf(shard);
+  const leader = api.leaderOf(shard), ranges = api.divided(shard);
   const id = `shard/${shard.name}`;
   const fronts = installation.fronts || [];
   return html`
@@ -47,8 +52,9 @@ function Shard({shard, last, installation, isFresh, arrived, act}) {
       ${shard.fault ? html`<${Silent} shard=${shard} last=${last} observed=${installation.observed} />` : html`
         <div class="glance">
           <div class="who">
-            ${leader ? html`<${Leader} replica=${leader} shard=${shard} arrived=${arrived} act=${act} />` : html`<p class="nobody big">nobody is known to lead</p>`}
-            <${Others} shard=${shard} leader=${leader} observed=${installation.observed} arrived=${arrived} act=${act} />
+            ${ranges ? html`<${Ranges} shard=${shard} known=${ranges} arrived=${arrived} act=${act} />` : html`
+              ${leader ? html`<${Leader} replica=${leader} shard=${shard} arrived=${arrived} act=${act} />` : html`<p class="nobody big">nobody is known to lead</p>`}
+              <${Others} shard=${shard} leader=${leader} observed=${installation.observed} arrived=${arrived} act=${act} />`}
             <${AskedBy} shard=${shard} fronts=${fronts} />
           </div>
           <${Last} shard=${shard} terms=${shard.terms || last?.terms} lease=${leader?.election?.leaseDurationSeconds} observed=${installation.observed} isFresh=${isFresh} />
@@ -67,16 +73,18 @@ function Silent({shard, last, observed}) {
     ${terms?.length > 1 && html`<${Last} shard=${shard} terms=${terms} observed=${observed} />`}`;
 }
 
+const isOfOneRange = (a, b) => (a.range || 0) === (b.range || 0);
+
 // Last is the last change of the leader: for how long nobody led, and what had happened.
 function Last({shard, terms = [], lease, observed, isFresh}) {
-  const [term, before] = terms;
+  const term = terms[0], before = terms.slice(1).find(t => isOfOneRange(t, term));
   if (!term) return html`<div class="change"><p class="label">last change</p><p class="dim">No term is remembered yet.</p></div>`;
   const gap = before && gapBefore(term, before);
   if (!before) return html`<div class="change"><p class="label">last change</p><p class="big none">none yet</p><p>${term.replica || 'Its leader'} leads the first term that is remembered${term.began && html`, since ${at(term.began, observed)}`}.</p></div>`;
   const kind = gap === undefined ? '' : verdict(gap, lease || usualLease);
   return html`
     <div class=${`change ${kind}`}>
-      <p class="label">last change${shard.fault && ' that is known'} ${isFresh && html`<span class="tag now">just now</span>`}</p>
+      <p class="label">last change${api.divided(shard) && `, of range ${term.range || 0}`}${shard.fault && ' that is known'} ${isFresh && html`<span class="tag now">just now</span>`}</p>
       <p class="measure">${gap === undefined ? html`<span class="big none">…</span> being measured` : html`<span class="big">${lasting(gap)}</span> nobody led`}</p>
       <p class="what"><strong>${before.replica || before.holder || 'The leader before'}</strong> ${happened(before, term)}${before.ended && ` at ${at(before.ended, observed)}, ${ago(before.ended, observed)}`}${reasonOf(before) && html`: ${reasonOf(before)}`}.
         ${term.replica && term.replica !== before.replica ? html` <strong>${term.replica}</strong> took over.` : term.replica && html` It leads again.`}</p>

@@ -2,7 +2,7 @@
 // told below, with its change to scale.
 import {html, Component} from './html.js';
 import {Change, Phases} from './change.js';
-import {leaderOf} from './api.js';
+import {divided, leaderOf} from './api.js';
 import {count, exactly, gapBefore, happened, lasting, reasonOf, secondsBetween, verdict} from './words.js';
 
 const top = 20, gap = 'gap'; // pixels of the labels above all lanes
@@ -65,7 +65,7 @@ export class Timeline extends Component {
   render({installation, memory}, {span, back, cursor, key}) {
     const now = Date.parse(installation.observed);
     const shards = installation.shards.map(s => {
-      const last = memory[s.name] || {}, terms = merged(last.terms, s.terms);
+      const last = memory[s.name] || {}, terms = merged(last.terms, s.terms).filter(t => !t.range); // of several ranges, the shard's own
       const lease = leaderOf(s)?.election?.leaseDurationSeconds;
       return {shard: s, last, terms, all: pieces(terms, s.fault ? s.heard || last.heard || terms[0]?.began : installation.observed, lease)};
     });
@@ -75,14 +75,14 @@ export class Timeline extends Component {
     const usual = windows.find(([, seconds]) => seconds < whole && changed > now - 900 * seconds)?.[1] ?? whole;
     const shown = Math.min(span || usual, whole);
     const to = Math.max(first + 1000 * shown, now - back) + 1000 * margin * shown;
-    const every = shards.flatMap(s => s.all.map(piece => ({piece, shard: s.shard, isAbove: piece.term === s.terms[0] && !s.shard.fault})));
+    const every = shards.flatMap(s => s.all.map(piece => ({piece, shard: s.shard, isAbove: piece.term === s.terms[0] && !s.shard.fault && !divided(s.shard)})));
     const told = every.find(e => e.piece.key === key) || every.find(e => e.piece.kind === gap && e.piece.from === changed) || every.at(-1);
     const choose = seconds => this.setState({span: seconds, back: 0});
     const chosen = seconds => shown === Math.min(seconds, whole) && (seconds <= whole || shown === whole);
     return html`
       <section class="card" aria-labelledby="timeline">
         <div class="head">
-          <h2 id="timeline">Who led when</h2>
+          <h2 id="timeline">Who led when${installation.shards.some(divided) && html` <span class="dim">of several ranges, range 0</span>`}</h2>
           <div class="windows" role="group" aria-label="How much of it">
             ${[...windows.filter(([, seconds]) => seconds < whole), ['all', Infinity]].map(([says, seconds]) => html`<button type="button" key=${says} aria-pressed=${chosen(seconds)} onClick=${() => choose(seconds)}>${says}</button>`)}
           </div>
