@@ -133,13 +133,7 @@ func (p *Presence) observe() lease.Observation {
 }
 
 // fault says why this process cannot be present, as people were told in the log; empty if it can.
-func (p *Presence) fault() string {
-	s := p.elector.Status()
-	if s.CannotRead != "" {
-		return s.CannotRead
-	}
-	return s.CannotWrite
-}
+func (p *Presence) fault() string { return p.elector.fault() }
 
 // errAbsent is the error of an attempt that this process makes while it is not present.
 var errAbsent = errors.New("this process cannot renew its presence")

@@ -162,6 +162,21 @@ func (e *Elector) Status() Status {
 	return s
 }
 
+// fault says why the Elector cannot hold its lease: CannotRead of Status, or CannotWrite.
+func (e *Elector) fault() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.watcher != nil && e.state != stopped {
+		if fault := e.watcher.Fault(); fault != "" {
+			return fault
+		}
+	}
+	if cannot := e.cannotWrite.Load(); cannot != nil {
+		return *cannot
+	}
+	return ""
+}
+
 // Hold says in Status what keeps this process from the election before Run is called; empty: nothing does any more. Any
 // goroutine may call it.
 func (e *Elector) Hold(why string) { e.held.Store(&why) }

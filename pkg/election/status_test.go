@@ -63,6 +63,7 @@ func TestAStatusSaysWhoLeadsAndWhereItIsReached(t *testing.T) {
 			t.Errorf("of the term before: %+v", p)
 		}
 		standby.stop()
+		synctest.Wait() // until the other one has seen that
 		leader.stop()
 		if got := leader.elector.Status(); got.State != "stopped" || got.Holder != "" || !got.Began.IsZero() || got.Leader != "" {
 			t.Errorf("after the end: %+v", got)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
 )
@@ -89,7 +88,7 @@ func (d *division) awaitHolder(ctx context.Context, k int, holder string) bool {
 	defer cancel()
 	for {
 		all, changed := d.group.leases.all()
-		if l := all[d.ranges[k].leaseName(d.group.cfg.Name)]; l != nil && ptr.Deref(l.Spec.HolderIdentity, "") == holder {
+		if all[d.names[k]].holder() == holder {
 			return true
 		}
 		select {

@@ -28,7 +28,7 @@ func (d *division) change(ctx context.Context) {
 	g := d.group
 	for ctx.Err() == nil {
 		all, changed := g.leases.all()
-		if of := all[g.cfg.Name]; of != nil {
+		if of := all[g.cfg.Name].lease(); of != nil {
 			if next, write := d.nextNumber(of); write && g.writeNumber(ctx, of, next) && next.Next == 0 {
 				klog.FromContext(ctx).Info("The number of ranges has changed", "from", d.stage.of, "to", next.Ranges)
 			}

@@ -23,6 +23,7 @@ type division struct {
 	group    *Group
 	stage    stage
 	ranges   []Range
+	names    []string // of their Leases
 	electors []*election.Elector
 
 	// led has something when a term of this process has begun in which it gathers.
@@ -31,6 +32,9 @@ type division struct {
 	// given says how often this process has lately given a range away, to which it has come back. balance's
 	// goroutine owns it.
 	given map[int]gift
+
+	// acquisitions are those of this process that are under way.
+	acquisitions acquisitions
 
 	// The group's mu guards these.
 	assigned []string      // instances, by range
@@ -50,7 +54,7 @@ func (g *Group) divide(s stage) (*division, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.ranges, d.electors = append(d.ranges, of), append(d.electors, elector)
+		d.ranges, d.names, d.electors = append(d.ranges, of), append(d.names, each.Name), append(d.electors, elector)
 	}
 	return d, nil
 }
@@ -68,7 +72,10 @@ func (d *division) run(ctx context.Context, lead LeadFunc, over func(error)) err
 	beside := context.WithoutCancel(ctx)
 	var contests []contest
 	for k, elector := range d.electors {
-		contests = append(contests, begin(beside, elector, func(ctx context.Context, term election.Term) error { return lead(ctx, d.ranges[k], term) }, over))
+		contests = append(contests, begin(beside, elector, func(ctx context.Context, term election.Term) error {
+			d.acquisitions.wait(ctx, d.group.cfg.RetryPeriod/mostShareOfRetry)
+			return lead(ctx, d.ranges[k], term)
+		}, over))
 	}
 	<-ctx.Done()
 	if cause := context.Cause(ctx); errors.Is(cause, errNumber) {
@@ -101,11 +108,11 @@ func (d *division) leadsAll() bool {
 
 // assign decides who should lead which range. all are the Leases, and members who is present, by holder identity. The
 // caller holds the group's mu.
-func (d *division) assign(all map[string]*coordinationv1.Lease, members map[string]member) {
+func (d *division) assign(all map[string]*seenLease, members map[string]member) {
 	holders, weights, leaving := make([]string, len(d.ranges)), map[string]int{}, map[string]bool{}
-	for k, of := range d.ranges {
-		if l := all[of.leaseName(d.group.cfg.Name)]; l != nil {
-			holders[k] = ptr.Deref(l.Spec.HolderIdentity, "")
+	for k, name := range d.names {
+		if l := all[name]; l != nil {
+			holders[k] = l.holder()
 			leaving[holderThatLeft(l)] = true
 		}
 	}
@@ -122,7 +129,7 @@ func (d *division) assign(all map[string]*coordinationv1.Lease, members map[stri
 	assigned := share.Assign(holders, weights)
 	for k := range assigned {
 		// it has just said that it does not lead the range: nobody should leave it to it
-		if last, freed := lastHolder(all[d.ranges[k].leaseName(d.group.cfg.Name)]); freed && members[last].instance == assigned[k] {
+		if last, freed := lastHolder(all[d.names[k]]); freed && members[last].instance == assigned[k] {
 			assigned[k] = ""
 		}
 	}
@@ -136,12 +143,11 @@ func (d *division) assign(all map[string]*coordinationv1.Lease, members map[stri
 
 // lastHolder returns who has given up a Lease that nobody has taken since. It is not ok otherwise. A holder that has
 // released it because the number of ranges changes leads on.
-func lastHolder(l *coordinationv1.Lease) (holder string, freed bool) {
-	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") != "" {
+func lastHolder(l *seenLease) (holder string, freed bool) {
+	if l == nil || l.holder() != "" {
 		return "", false
 	}
-	before := lease.PredecessorOf(l)
-	if last := before.Last; last != nil && last.Holder != "" && !endedWithNumber(before) {
+	if last := l.left.Last; last != nil && last.Holder != "" && !endedWithNumber(l.left) {
 		return last.Holder, true
 	}
 	return "", false
@@ -155,9 +161,8 @@ func endedWithNumber(before lease.Presence) bool {
 // holderThatLeft returns the holder that has released a Lease because its process stops; empty if nobody has. Its other
 // ranges are free a moment later, and its presence goes last: nobody should wait until then. A holder that releases it
 // because the number of ranges changes stays.
-func holderThatLeft(l *coordinationv1.Lease) string {
-	before := lease.PredecessorOf(l)
-	if last := before.Last; last != nil && last.Cause == string(election.Shutdown) && !endedWithNumber(before) {
+func holderThatLeft(l *seenLease) string {
+	if last := l.left.Last; last != nil && last.Cause == string(election.Shutdown) && !endedWithNumber(l.left) {
 		return last.Holder
 	}
 	return ""
@@ -186,6 +191,7 @@ type acquiring struct {
 
 // Create creates a Lease.
 func (a acquiring) Create(ctx context.Context, l *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	defer a.to.acquisitions.begin()()
 	if err := a.to.mayWrite(ctx, l); err != nil {
 		return nil, err
 	}
@@ -194,6 +200,7 @@ func (a acquiring) Create(ctx context.Context, l *coordinationv1.Lease, opts met
 
 // Update updates a Lease.
 func (a acquiring) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	defer a.to.acquisitions.begin()()
 	if err := a.to.mayWrite(ctx, l); err != nil {
 		return nil, err
 	}
@@ -202,7 +209,7 @@ func (a acquiring) Update(ctx context.Context, l *coordinationv1.Lease, opts met
 
 // mayWrite returns an error if the write of a Lease would acquire it, and must not.
 func (d *division) mayWrite(ctx context.Context, next *coordinationv1.Lease) error {
-	if ptr.Deref(next.Spec.HolderIdentity, "") == "" || !slices.ContainsFunc(d.ranges, func(of Range) bool { return of.leaseName(d.group.cfg.Name) == next.Name }) {
+	if ptr.Deref(next.Spec.HolderIdentity, "") == "" || !slices.Contains(d.names, next.Name) {
 		return nil
 	}
 	for {
@@ -211,8 +218,8 @@ func (d *division) mayWrite(ctx context.Context, next *coordinationv1.Lease) err
 		if seen != nil && next.ResourceVersion != "" && ptr.Deref(seen.Spec.LeaseTransitions, 0) >= ptr.Deref(next.Spec.LeaseTransitions, 0) {
 			return nil // it goes on with a term
 		}
-		if all != nil && revisionOf(seen) == next.ResourceVersion {
-			return d.mayAcquire(all[d.group.cfg.Name], next.Name)
+		if all != nil && revisionOf(seen.lease()) == next.ResourceVersion {
+			return d.mayAcquire(all[d.group.cfg.Name].lease(), next.Name)
 		}
 		if seen != nil && isNewer(seen.ResourceVersion, next.ResourceVersion) {
 			return conflict(next.Name, errors.New("somebody has written it since"))

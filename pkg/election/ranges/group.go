@@ -209,7 +209,7 @@ func (g *Group) follow(ctx context.Context) {
 		g.members = members
 		g.mu.Unlock()
 		if all != nil {
-			g.decide(ctx, all[g.cfg.Name])
+			g.decide(ctx, all[g.cfg.Name].lease())
 		}
 		g.reassign()
 		g.keepContact(ctx, members)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/internal/lease"
@@ -26,8 +27,8 @@ type leases struct {
 	timeout, longest time.Duration // of a request, and between two attempts to watch
 
 	mu      sync.Mutex
-	latest  map[string]*coordinationv1.Lease // nil: nothing was read yet
-	changed chan struct{}                    // closed at the next change
+	latest  map[string]*seenLease // nil: nothing was read yet; never changed, but replaced
+	changed chan struct{}         // closed at the next change
 	watches map[*watchOfOne]struct{}
 
 	standing lease.Standing // tells people if they cannot be watched
@@ -40,12 +41,40 @@ func newLeases(client election.LeaseClient, timeout, longest time.Duration) *lea
 	return l
 }
 
+// seenLease is a Lease, and what it says, decoded: it is looked at much more often than it changes.
+type seenLease struct {
+	*coordinationv1.Lease
+	said  lease.Presence // of its holder
+	left  lease.Presence // of its last holder: see lease.PredecessorOf
+	lives bool           // it stands for the life of a process
+}
+
+func see(l *coordinationv1.Lease) *seenLease {
+	return &seenLease{l, lease.PresenceOf(l), lease.PredecessorOf(l), lease.StandsForLife(l)}
+}
+
+// lease returns the Lease; nil if there is none.
+func (s *seenLease) lease() *coordinationv1.Lease {
+	if s == nil {
+		return nil
+	}
+	return s.Lease
+}
+
+// holder returns the holder of the Lease; empty if there is none.
+func (s *seenLease) holder() string {
+	if s == nil {
+		return ""
+	}
+	return ptr.Deref(s.Spec.HolderIdentity, "")
+}
+
 // all returns the Leases as last seen, by name, and a channel that is closed when one has changed. It returns nil
-// before they were read.
-func (l *leases) all() (map[string]*coordinationv1.Lease, <-chan struct{}) {
+// before they were read. Callers must not change the map.
+func (l *leases) all() (map[string]*seenLease, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.latest), l.changed
+	return l.latest, l.changed
 }
 
 // run keeps them up to date until ctx ends, and then ends all watches. name is that of the election.
@@ -108,10 +137,10 @@ func (l *leases) replace(list *coordinationv1.LeaseList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.latest
-	l.latest = map[string]*coordinationv1.Lease{}
+	l.latest = map[string]*seenLease{}
 	for i := range list.Items {
 		now := &list.Items[i]
-		l.latest[now.Name] = now
+		l.latest[now.Name] = see(now)
 		if was := before[now.Name]; was == nil || was.ResourceVersion != now.ResourceVersion {
 			l.tell(watch.Event{Type: watch.Modified, Object: now})
 		}
@@ -134,7 +163,8 @@ func (l *leases) take(event watch.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.latest[changed.Name] = changed
+	l.latest = maps.Clone(l.latest)
+	l.latest[changed.Name] = see(changed)
 	if event.Type == watch.Deleted {
 		delete(l.latest, changed.Name)
 	}

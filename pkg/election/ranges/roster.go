@@ -3,11 +3,9 @@ package ranges
 import (
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/regent-project/regent/pkg/election"
-	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // roster is what this process knows of the others, from their presences. One goroutine may call its methods.
@@ -34,11 +32,11 @@ type member struct {
 }
 
 // look returns who is present, by holder identity.
-func (r *roster) look(all map[string]*coordinationv1.Lease, now time.Time) map[string]member {
+func (r *roster) look(all map[string]*seenLease, now time.Time) map[string]member {
 	seen, members := map[string]sighting{}, map[string]member{}
 	for name, l := range all {
-		p := lease.PresenceOf(l)
-		if p.Election != r.election || p.Holder == "" || !lease.StandsForLife(l) {
+		p := l.said
+		if p.Election != r.election || p.Holder == "" || !l.lives {
 			continue
 		}
 		s := r.seen[name]

@@ -95,6 +95,9 @@ func New(cfg Config) *Survey {
 // lookEvery is how often Run looks at which replicas this one knows, if nothing changes.
 const lookEvery = 2 * time.Second
 
+// lookPause is how long it does not look again, whatever changes.
+const lookPause = 100 * time.Millisecond
+
 // Run remembers which replicas the shard has, until ctx ends: one that was killed is told of by those that have known
 // it. It sends nothing until then. At its end it tells the other replicas that this one leaves, if it does, and closes
 // the connections to them.
@@ -113,6 +116,10 @@ func (s *Survey) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		s.roster.note(time.Now(), s.cfg.Outline())
+		select { // many changes come at once, as when a replica dies that led many ranges
+		case <-ctx.Done():
+		case <-time.After(lookPause):
+		}
 	}
 }
 

@@ -46,13 +46,15 @@ type Observation struct {
 type reading struct {
 	of       *coordinationv1.Lease
 	presence Presence // zero if the holder says nothing
+	before   Presence // what the last holder has left: see PredecessorOf
 	mode     ModeName
 	life     Life
 }
 
 func read(lease *coordinationv1.Lease) *reading {
-	p, said := saidPresence(lease)
-	return &reading{of: lease, presence: p, mode: modeOf(lease, p, said), life: lifeOf(lease, p, said)}
+	on, some := PresenceOn(lease)
+	p, said := on.saidBy(lease, some)
+	return &reading{of: lease, presence: p, before: on.leftOn(lease, some), mode: modeOf(lease, p, said), life: lifeOf(lease, p, said)}
 }
 
 // read returns what the Lease says.
@@ -121,7 +123,7 @@ func (o Observation) Epoch() int64 { return epochOf(o.Lease) }
 func (o Observation) Presence() Presence { return o.read().presence }
 
 // Predecessor returns what the last holder has left on the Lease: see PredecessorOf.
-func (o Observation) Predecessor() Presence { return PredecessorOf(o.Lease) }
+func (o Observation) Predecessor() Presence { return o.read().before }
 
 // Life returns what stands for the life of the holder: see LifeOf.
 func (o Observation) Life() Life { return o.read().life }

@@ -100,6 +100,11 @@ func PresenceOf(lease *coordinationv1.Lease) Presence {
 // saidPresence returns what PresenceOf does, and whether the holder says anything.
 func saidPresence(lease *coordinationv1.Lease) (_ Presence, ok bool) {
 	p, some := PresenceOn(lease)
+	return p.saidBy(lease, some)
+}
+
+// saidBy returns p, which is on the Lease if some is true, and whether the holder has said it.
+func (p Presence) saidBy(lease *coordinationv1.Lease, some bool) (_ Presence, ok bool) {
 	if !some || p.Holder != holderOf(lease) {
 		return Presence{}, false
 	}
@@ -110,6 +115,11 @@ func saidPresence(lease *coordinationv1.Lease) (_ Presence, ok bool) {
 // written yet. If the Lease is held, it returns what its holder says of itself.
 func PredecessorOf(lease *coordinationv1.Lease) Presence {
 	p, some := PresenceOn(lease)
+	return p.leftOn(lease, some)
+}
+
+// leftOn returns p, which is on the Lease if some is true, if it is what PredecessorOf returns.
+func (p Presence) leftOn(lease *coordinationv1.Lease, some bool) Presence {
 	if some && (p.Holder == "" && lease.Spec.Strategy != nil || p.Holder == holderOf(lease)) {
 		return p
 	}

@@ -85,12 +85,12 @@ func shares(holders []string, replicas map[string]int) map[string]int {
 
 // mostWanted returns the ranges in the order in which their holders want to keep them.
 func mostWanted(holders []string) []int {
-	order := make([]int, len(holders))
-	for k := range order {
-		order[k] = k
+	order, scores := make([]int, len(holders)), make([]uint64, len(holders))
+	for k, holder := range holders {
+		order[k], scores[k] = k, score(k, holder)
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(-cmp.Compare(score(a, holders[a]), score(b, holders[b])), cmp.Compare(a, b))
+		return cmp.Or(-cmp.Compare(scores[a], scores[b]), cmp.Compare(a, b))
 	})
 	return order
 }
