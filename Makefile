@@ -73,7 +73,7 @@ long-scenarios: bin/regent bin/etcd bin/kubectl bin/faulty ## a leader is paused
 	$(GO) test -count=1 -timeout 30m ./test/e2e -run 'PausedLeaderWritesNothing|WorkspacesLandOnAllShards|IsBoundByTheNextLeader|IsEstablishedByTheNextLeader' \
 	-rounds=200 -workspaces=90 -binding-deaths=10 -definition-deaths=10
 long-faults: bin/regent bin/etcd bin/kubectl bin/faulty ## each fault in each mode of election, under each policy, to each kind of member of an etcd
-	$(GO) test -count=1 -timeout 30m -parallel 3 ./test/e2e -run 'EveryFault|WhateverNetworkIsCut|AMemberOfEtcdThatFails' -all
+	$(GO) test -count=1 -timeout 30m -parallel 3 ./test/e2e -run 'EveryFault|WhateverNetworkIsCut|AMemberOfEtcdThatFails|EveryReplicaLeadsAShare' -all
 long-workspaces: bin/regent bin/etcd bin/kubectl ## a thousand workspaces come and go
 	$(GO) test -count=1 -timeout 20m ./test/e2e -run 'ManyWorkspacesComeAndGo' -many=1000
 long-definitions: ## a thousand terms with definitions

@@ -1,8 +1,10 @@
 package election
 
 import (
+	"cmp"
 	"flag"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -42,7 +44,7 @@ func exploring(change func(*rules)) rules {
 			Namespace: "kube-system", Name: "explored", Mode: ByPresence{}, Detector: someDetector{},
 			LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: time.Second, DrainTimeout: time.Second,
 		},
-		decisions: decisions{plan: plan, assess: assess, assign: share.Assign, confirms: true},
+		decisions: decisions{plan: plan, assess: assess, assign: share.Assign, confirms: true, balances: true},
 	}
 	change(&r)
 	return r
@@ -186,8 +188,12 @@ func (x *explorer) first(w *world) step {
 	return calm
 }
 
-// isWhole reports whether each range is led by one process, which the Lease shows.
+// isWhole reports whether each range is led by one process, which the Lease shows, and nobody leads two while another
+// one leads none.
 func (x *explorer) isWhole(w *world) bool {
+	if x.balances && !w.isEven() {
+		return false
+	}
 	for k := range ranges {
 		leaders := 0
 		for i := range processes {
@@ -202,6 +208,25 @@ func (x *explorer) isWhole(w *world) bool {
 		}
 	}
 	return true
+}
+
+// isEven reports whether all processes that live lead as many ranges, or one more.
+func (w *world) isEven() bool {
+	least, most := ranges, 0
+	for i := range processes {
+		p := &w.processes[i]
+		if p.dead {
+			continue
+		}
+		n := 0
+		for k := range ranges {
+			if p.contests[k].phase == working {
+				n++
+			}
+		}
+		least, most = min(least, n), max(most, n)
+	}
+	return most-least <= 1
 }
 
 // The rules that are explored.
@@ -289,6 +314,28 @@ func TestTheExplorationFindsWhatIsWrong(t *testing.T) {
 					d.action = wait
 				}
 				return d
+			}
+		}},
+		"a range stays with who has more than its share": {unprobed, func(r *rules) {
+			r.assign = func(holders []string, replicas map[string]int) []string {
+				assigned := share.Assign(holders, replicas)
+				for k, holder := range holders {
+					assigned[k] = cmp.Or(holder, assigned[k])
+				}
+				return assigned
+			}
+		}},
+		"ranges go round for ever": {unprobed, func(r *rules) {
+			r.assign = func(holders []string, replicas map[string]int) []string {
+				assigned := share.Assign(holders, replicas)
+				for k, holder := range holders {
+					if others := slices.DeleteFunc(slices.Sorted(maps.Keys(replicas)), func(name string) bool { return name <= holder }); holder != "" && len(others) > 0 {
+						assigned[k] = others[0]
+					} else if holder != "" && len(replicas) > 1 {
+						assigned[k] = slices.Min(slices.Collect(maps.Keys(replicas)))
+					}
+				}
+				return assigned
 			}
 		}},
 		"the dead are left in peace, with a fence": {withFence, never(func(d decision) bool { return d.trigger == TriggerExpiry || d.trigger == TriggerDeath })},

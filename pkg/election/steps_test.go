@@ -254,6 +254,12 @@ func (x *explorer) contestSteps(w *world, i, k int) {
 			next.faults--
 			x.add(false, next, "p%d is asked to step down from range %d", i, k)
 		}
+		if to := w.assigned(&x.rules, x.answers, i)[k]; v.isHeldBy(i, c.present, c.epoch) && x.gives(i, to) {
+			next := *w
+			n := &next.processes[i].contests[k]
+			n.phase, n.age = stopping, 0
+			x.add(false, next, "p%d hands range %d over to %s", i, k, to)
+		}
 	case stopping:
 		n.phase = joined
 		x.add(false, next, "the work of p%d in range %d has stopped", i, k)
@@ -269,6 +275,10 @@ func (x *explorer) contestSteps(w *world, i, k int) {
 			func(p *processState) { p.contests[k] = resting(none) })
 	}
 }
+
+// gives reports whether a process hands a range over, as ranges.division.balance does in the end. to should lead it;
+// empty: nobody can.
+func (x *explorer) gives(i int, to string) bool { return x.balances && to != "" && to != nameOf(i) }
 
 // resting is a process that stands by. tried is the revision on which its last write has failed.
 func resting(tried int8) contestState {

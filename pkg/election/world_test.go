@@ -137,6 +137,8 @@ type decisions struct {
 	assign func(holders []string, replicas map[string]int) []string
 	// confirms: the presence of the holder is read before its lease is taken because that has expired or is over.
 	confirms bool
+	// balances: who leads what another one should lead hands it over.
+	balances bool
 }
 
 func nameOf(p int) string { return [processes]string{"p0", "p1", "p2"}[p] }

@@ -93,10 +93,10 @@ var layers = []struct {
 	{"pkg/election/etcdfence", []string{"pkg/election/fence"}},
 	{"pkg/election/join", []string{"pkg/election", "pkg/election/internal/undone"}},
 	{"pkg/election/ranges", []string{"pkg/election", "pkg/election/internal/lease", "pkg/election/internal/share"}},
-	{"pkg/election/perterm", []string{"pkg/election", "pkg/election/fence", "pkg/election/internal/undone", "pkg/election/join"}},
+	{"pkg/election/perterm", []string{"pkg/election", "pkg/election/fence", "pkg/election/internal/undone", "pkg/election/join", "pkg/election/ranges"}},
 	{"pkg/election/control", nil},
 	{"pkg/election/control/loop", []string{"pkg/election/control"}},
-	{"pkg/election/control/supervisor", []string{"pkg/election", "pkg/election/control", "pkg/election/internal/series"}},
+	{"pkg/election/control/supervisor", []string{"pkg/election", "pkg/election/control", "pkg/election/internal/series", "pkg/election/ranges"}},
 	{"pkg/election", []string{"pkg/election/fence", "pkg/election/internal/lease", "pkg/election/internal/series"}},
 	{"pkg/election/metrics", []string{"pkg/election/internal/series"}},
 

@@ -248,8 +248,8 @@ func (c *chaos) heal(t *testing.T) {
 	for _, v := range c.victims {
 		v.replica.WaitReady()
 	}
-	// A leader that was cut off while its lease was stolen finds out only now, and may have said that it leads until
-	// then.
+	// A leader that was cut off while its lease was stolen finds out only now, and may have said that it leads
+	// until then.
 	const reason = "the chaos is over"
 	if len(c.leases) == 1 {
 		harness.Eventually(t, "who leads is asked to step down", func() bool {

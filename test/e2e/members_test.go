@@ -14,6 +14,7 @@ import (
 
 var (
 	memberRounds = flag.Int("member-rounds", 1, "how often each fault happens to each kind of member in TestAMemberOfEtcdThatFailsEndsNoTerm")
+	memberRanges = flag.Int("member-ranges", 1, "how many ranges the shard has of which a member of etcd fails")
 	memberFault  = flag.Duration("member-fault", 13*time.Second, "how long each fault lasts in TestAMemberOfEtcdThatFailsEndsNoTerm; to prove something, longer than the renew deadline of 10s")
 )
 
@@ -102,10 +103,19 @@ func startOnThreeMembers(t *testing.T) *onThree {
 	s := &onThree{etcd: harness.StartEtcdOf(t, harness.EtcdConfig{Members: 3, TLS: true, Networks: true})}
 	shard := harness.NewShard("")
 	shard.Timings, shard.Args = harness.Default, s.etcd.Flags()
+	if *memberRanges > 1 {
+		shard.Mode, shard.OneMachine = harness.ByPresence, false
+		shard.Args = append(shard.Args, harness.DividedInto(*memberRanges))
+	}
 	s.replicas = []*harness.Replica{shard.Start(t, "a"), shard.Start(t, "b")}
-	leader, others := harness.Leader(t, s.replicas...)
-	leader.WaitRoot()
-	harness.Eventually(t, "the standby follows", others[0].Follows)
+	if *memberRanges > 1 {
+		s.replicas[0].WaitRoot()
+		(&divided{T: t}).awaitShares(*memberRanges, s.replicas...)
+	} else {
+		leader, others := harness.Leader(t, s.replicas...)
+		leader.WaitRoot()
+		harness.Eventually(t, "the standby follows", others[0].Follows)
+	}
 	s.users, s.probes = startUsers(t, s.replicas...), startProbes(t, s.replicas...)
 	return s
 }

@@ -141,9 +141,9 @@ func (d *divided) mustWork(through *harness.Replica) {
 }
 
 // Every replica leads a share of the ranges. What one of them leads is spread over the others when it is killed, hangs,
-// ends, or loses its network, and the terms of the others go on (I17). The number of ranges changes by a roll, and back.
-// All the time no term writes outside of its range's Lease (I2, I3), as etcd's history has it. Without -all the network
-// is lost in one of the ways there are.
+// ends, or loses its network, and the terms of the others go on (I17). The number of ranges changes by a roll, and
+// back. All the time no term writes outside of its range's Lease (I2, I3), as etcd's history has it. Without -all the
+// network is lost in one of the ways there are.
 func TestEveryReplicaLeadsAShareI17(t *testing.T) {
 	t.Parallel()
 	var ways []cuts.Cut

@@ -112,6 +112,7 @@ type termCache struct {
 	scope *join.Scope
 	over  <-chan struct{} // closed when the term's context ends
 	fail  func(error)     // ends the term
+	owns  func(any) bool  // nil: all objects are the term's
 
 	indexed map[index]bool // by this term; loan.mu guards it
 
@@ -123,7 +124,7 @@ type termCache struct {
 
 func (t *tenancy) cache() *termCache {
 	return &termCache{
-		Cache: t.loan.Cache, loan: t.loan, scope: t.scope, over: t.ctx.Done(), fail: t.fail,
+		Cache: t.loan.Cache, loan: t.loan, scope: t.scope, over: t.ctx.Done(), fail: t.fail, owns: t.owns(),
 		indexed: map[index]bool{}, asked: map[kind]cache.Informer{},
 	}
 }
@@ -208,7 +209,7 @@ func (l *termCache) lend(k kind, i cache.Informer, err error) (cache.Informer, e
 		l.asked[k] = i
 		l.mu.Unlock()
 	}
-	return &informer{Informer: i, scope: l.scope, over: l.over, undone: &l.undone}, nil
+	return &informer{Informer: i, scope: l.scope, over: l.over, owns: l.owns, undone: &l.undone}, nil
 }
 
 // errRemoval is the error of RemoveInformer.
@@ -241,6 +242,7 @@ type informer struct {
 	cache.Informer
 	scope *join.Scope
 	over  <-chan struct{} // as of termCache
+	owns  func(any) bool  // as of termCache
 
 	undone *undone.Undone // by registration; of all informers of the term
 }
@@ -253,17 +255,25 @@ func (i *informer) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistrat
 
 // AddEventHandler implements cache.Informer.
 func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.added(i.Informer.AddEventHandler(h))
+	return i.added(i.Informer.AddEventHandler(i.filtered(h)))
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.Informer.
 func (i *informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.added(i.Informer.AddEventHandlerWithResyncPeriod(h, resync))
+	return i.added(i.Informer.AddEventHandlerWithResyncPeriod(i.filtered(h), resync))
 }
 
 // AddEventHandlerWithOptions implements cache.Informer.
 func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.added(i.Informer.AddEventHandlerWithOptions(h, o))
+	return i.added(i.Informer.AddEventHandlerWithOptions(i.filtered(h), o))
+}
+
+// filtered returns a handler that sees only what is the term's.
+func (i *informer) filtered(h toolscache.ResourceEventHandler) toolscache.ResourceEventHandler {
+	if i.owns == nil {
+		return h
+	}
+	return toolscache.FilteringResourceEventHandler{FilterFunc: i.owns, Handler: h}
 }
 
 // added removes the handler at the end of the term, and waits until it has seen what a full cache holds.

@@ -62,6 +62,19 @@
 // a kind fails its term, which says so in the log and on the Lease, and others try. A read that asks the server itself
 // is bounded by its context and the client only.
 //
+// # A share of the work for each process
+//
+// AddRanges is Add for processes that all lead: each a share of an election's ranges (package ranges). The function
+// gets a manager for each term of each range, so several work at the same time, of the same kinds by the same cache.
+// With Options.Key the event handlers of a term see only objects whose keys are of its range:
+//
+//	group, err := leader.NewGroup(config, cfg, 16)
+//	…
+//	byNamespace := perterm.Options{Key: client.Object.GetNamespace}
+//	err = perterm.AddRanges(process, group, byNamespace, setUp)
+//
+// What a controller writes about objects of other keys is not coordinated with the leaders of these.
+//
 // # What it promises
 //
 // A runnable that fails ends the term at once, and others can lead. A term's function returns when everything of the

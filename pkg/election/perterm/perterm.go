@@ -14,6 +14,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/join"
+	"github.com/regent-project/regent/pkg/election/ranges"
 )
 
 // leave is what package join is told to leave alone, because it writes nothing and may never end:
@@ -37,6 +38,10 @@ type Options struct {
 	Configure func(*manager.Options)
 	// Join says who is reported as late, and what is not waited for.
 	Join join.Options
+	// Key returns, if set, the key by which an object belongs to a range, such as its namespace: the event handlers
+	// of a range's term see only objects of that range. What is read is not filtered. A controller that also
+	// watches what its objects own needs the same key for both. Add ignores it.
+	Key func(client.Object) string
 }
 
 // Elector is what Add runs: an *election.Elector, or what wraps one.
@@ -50,6 +55,30 @@ type Elector interface {
 // an error if process elects a leader itself: its Options.LeaderElection must be false. If an election ends with an
 // error, process does.
 func Add(process manager.Manager, elector Elector, o Options, setup func(m *Manager) error) error {
+	return add(process, o, elector, func() func(context.Context) error {
+		lead := Lead(process, o, setup)
+		return func(ctx context.Context) error { return elector.Run(ctx, lead) }
+	})
+}
+
+// Ranges is what AddRanges runs: a *ranges.Group, or what wraps one, as *leader.Group does.
+type Ranges interface {
+	// Run calls lead once for each term of each range until ctx ends.
+	Run(ctx context.Context, lead ranges.LeadFunc) error
+}
+
+// AddRanges does what Add does, for a process that leads a share of an election's ranges beside others. setup is called
+// for each term of each range, and those of different ranges go on at the same time: Manager.Range and Options.Key say
+// what is whose.
+func AddRanges(process manager.Manager, group Ranges, o Options, setup func(m *Manager) error) error {
+	return add(process, o, group, func() func(context.Context) error {
+		lead := LeadRanges(process, o, setup)
+		return func(ctx context.Context) error { return group.Run(ctx, lead) }
+	})
+}
+
+// add makes process run what elect returns.
+func add(process manager.Manager, o Options, elector any, elect func() func(context.Context) error) error {
 	if electsItself(process) {
 		return errElects
 	}
@@ -72,7 +101,7 @@ func Add(process manager.Manager, elector Elector, o Options, setup func(m *Mana
 	if err := process.Add(i); err != nil {
 		return fmt.Errorf("perterm: %w", err)
 	}
-	return process.Add(&campaign{elector: elector, lead: Lead(process, o, setup), logger: process.GetLogger(), after: i})
+	return process.Add(&campaign{run: elect(), logger: process.GetLogger(), after: i})
 }
 
 var errElects = errors.New("perterm: the manager elects a leader itself, and would end the process when it loses that lease: " +
@@ -92,10 +121,9 @@ func electsItself(process manager.Manager) bool {
 
 // campaign is a runnable of every replica.
 type campaign struct {
-	elector Elector
-	lead    election.LeadFunc
-	logger  logr.Logger
-	after   *inspection
+	run    func(context.Context) error
+	logger logr.Logger
+	after  *inspection
 }
 
 // Start implements manager.Runnable.
@@ -104,7 +132,7 @@ func (c *campaign) Start(ctx context.Context) error {
 		return c.after.err
 	}
 	ctx = logr.NewContext(ctx, c.logger) // else the election would write to klog, and the controllers elsewhere
-	if err := c.elector.Run(ctx, c.lead); ctx.Err() == nil || !isContextError(ctx, err) {
+	if err := c.run(ctx); ctx.Err() == nil || !isContextError(ctx, err) {
 		return err
 	}
 	return nil
@@ -116,22 +144,31 @@ func (*campaign) NeedLeaderElection() bool { return false }
 // Lead returns the function that Add gives the elector, for programs that run it themselves. Call Lead before process
 // starts, and the function while process runs.
 func Lead(process manager.Manager, o Options, setup func(m *Manager) error) election.LeadFunc {
+	o.Key = nil
+	lead := LeadRanges(process, o, setup)
+	return func(ctx context.Context, term election.Term) error { return lead(ctx, ranges.Range{Of: 1}, term) }
+}
+
+// LeadRanges returns the function that AddRanges gives the group, as Lead does for Add.
+func LeadRanges(process manager.Manager, o Options, setup func(m *Manager) error) ranges.LeadFunc {
 	l := newLoan(process.GetCache(), process.GetControllerOptions().CacheSyncTimeout)
 	o.Join.Leave = append(slices.Clone(o.Join.Leave), leave...)
 	cannotCarry := carry(process)
-	return join.Lead(o.Join, func(ctx context.Context, term election.Term) error {
-		if term.Fenced() && cannotCarry != nil {
-			return cannotCarry
-		}
-		t := &tenancy{process: process, options: o, loan: l, scope: join.From(ctx), term: term}
-		t.ctx = t.in(ctx)
-		m, err := t.manager()
-		if err != nil {
-			return fmt.Errorf("cannot make the manager of the term: %w", err)
-		}
-		if err := contain(func() error { return setup(m) }); err != nil {
-			return fmt.Errorf("cannot set up the term: %w", err)
-		}
-		return m.Manager.Start(t.ctx) //nolint:contextcheck // it is made of ctx
-	})
+	return func(ctx context.Context, of ranges.Range, term election.Term) error {
+		return join.Lead(o.Join, func(ctx context.Context, term election.Term) error {
+			if term.Fenced() && cannotCarry != nil {
+				return cannotCarry
+			}
+			t := &tenancy{process: process, options: o, loan: l, scope: join.From(ctx), of: of, term: term}
+			t.ctx = t.in(ctx)
+			m, err := t.manager()
+			if err != nil {
+				return fmt.Errorf("cannot make the manager of the term: %w", err)
+			}
+			if err := contain(func() error { return setup(m) }); err != nil {
+				return fmt.Errorf("cannot set up the term: %w", err)
+			}
+			return m.Manager.Start(t.ctx) //nolint:contextcheck // it is made of ctx
+		})(ctx, term)
+	}
 }

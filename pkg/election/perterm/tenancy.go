@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -22,6 +25,7 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/internal/undone"
 	"github.com/regent-project/regent/pkg/election/join"
+	"github.com/regent-project/regent/pkg/election/ranges"
 )
 
 // Manager is the manager of one term. Its Start is called for it.
@@ -29,8 +33,11 @@ type Manager struct {
 	manager.Manager
 	// Term is the one that it runs in.
 	Term election.Term
+	// Range is the part of all keys for which the term leads: of Add, all of them.
+	Range ranges.Range
 	// Metrics registers collectors at controller-runtime's registry for as long as the term lasts, so that those of
-	// the next term can have the same names.
+	// the next term can have the same names. With several ranges they get a label, range, because those of other
+	// ranges are there at the same time.
 	Metrics prometheus.Registerer
 
 	t *tenancy
@@ -73,6 +80,7 @@ type tenancy struct {
 	options Options
 	loan    *loan
 	scope   *join.Scope
+	of      ranges.Range
 	term    election.Term
 	ctx     context.Context // of the term
 }
@@ -113,10 +121,37 @@ func (t *tenancy) manager() (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{Manager: m, Term: t.term, Metrics: &registerer{Registerer: metrics.Registry, scope: t.scope}, t: t}, nil
+	return &Manager{Manager: m, Term: t.term, Range: t.of, Metrics: &registerer{Registerer: t.registry(), scope: t.scope}, t: t}, nil
 }
 
-func (t *tenancy) logger(l logr.Logger) logr.Logger { return l.WithValues("epoch", t.term.Epoch()) }
+// registry returns where the metrics of the term are registered.
+func (t *tenancy) registry() prometheus.Registerer {
+	if t.of.Of == 1 {
+		return metrics.Registry
+	}
+	return prometheus.WrapRegistererWith(prometheus.Labels{"range": strconv.Itoa(t.of.Index)}, metrics.Registry)
+}
+
+func (t *tenancy) logger(l logr.Logger) logr.Logger {
+	if t.of.Of > 1 {
+		l = l.WithValues("range", t.of.Index)
+	}
+	return l.WithValues("epoch", t.term.Epoch())
+}
+
+// owns returns which objects are the term's; nil if all are.
+func (t *tenancy) owns() func(obj any) bool {
+	if t.options.Key == nil || t.of.Of == 1 {
+		return nil
+	}
+	return func(obj any) bool {
+		if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		o, ok := obj.(client.Object)
+		return !ok || t.of.Has(t.options.Key(o))
+	}
+}
 
 // base returns the function that makes the context of runnables: it has the values of the term's, and before these
 // those that the program gives.

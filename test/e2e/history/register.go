@@ -116,8 +116,8 @@ func step(state, input, output any) (bool, any) {
 }
 
 // Check returns an error unless a fenced register explains what clients were told, in the light of what etcd's history
-// says was committed: each register by itself, together with the changes meanwhile of the Lease, or of that of the range
-// whose leaders write it.
+// says was committed: each register by itself, together with the changes meanwhile of the Lease, or of that of the
+// range whose leaders write it.
 func Check(events []Event, lease string, writes []Write, reads []Read) (checked int, err error) {
 	changes := map[string][]porcupine.Operation{} // by Lease
 	for name, ops := range operations(events, writes, reads) {

@@ -23,7 +23,7 @@ var parts = []part{
 	{"long-workspaces", []string{"pkg/controllers/workspace/", "pkg/controllers/logicalcluster/", "pkg/controllers/content/", "pkg/controllers/namespace/"}, 8},
 	{"compat KUBERNETES=0.36", nil, 40},
 	{"long-scenarios", nil, 10},
-	{"long-faults", []string{"pkg/election/detect/", "pkg/election/control/supervisor/", "pkg/server/storage/members.go", "pkg/server/storage/tries.go"}, 12},
+	{"long-faults", []string{"pkg/election/detect/", "pkg/election/ranges/", "pkg/election/control/supervisor/", "pkg/server/storage/members.go", "pkg/server/storage/tries.go"}, 12},
 	{"long-definitions", []string{"pkg/server/custom/", "pkg/controllers/definition/"}, 10},
 	{"long-sample", []string{"pkg/election/etcdfence/", "examples/apiserver/", "pkg/election/leader/"}, 6},
 	{"conformance", []string{"pkg/server/apis/apiextensions/", "test/tools/conformance/"}, 25},

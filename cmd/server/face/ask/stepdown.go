@@ -103,7 +103,8 @@ func (c *Client) AwaitSuccessor(ctx context.Context, of status.Installation, s S
 	defer tick.Stop()
 	for {
 		for _, e := range c.elections(ctx, of, s) {
-			if e.Leader != "" && e.Epoch > s.Before { // who stands by says so, too: the leader may not be reached from here
+			// who stands by says so, too: the leader may not be reached from here
+			if e.Leader != "" && e.Epoch > s.Before {
 				s.To, s.After, s.Took = e.Leader, e.Epoch, time.Since(began).Seconds()
 				return s, nil
 			}
