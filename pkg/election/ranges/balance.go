@@ -30,7 +30,7 @@ func (d *division) balance(ctx context.Context) {
 	settled := time.NewTimer(d.group.cfg.LeaseDuration)
 	defer settled.Stop()
 	for {
-		_, changed := d.assignedTo(0)
+		changed := d.reassigned()
 		select {
 		case <-ctx.Done():
 			return

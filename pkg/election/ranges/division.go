@@ -33,12 +33,10 @@ type division struct {
 	// goroutine owns it.
 	given map[int]gift
 
-	// acquisitions are those of this process that are under way.
-	acquisitions acquisitions
-
 	// The group's mu guards these.
-	assigned []string      // instances, by range
-	changed  chan struct{} // closed when assigned changes
+	assigned []string        // instances, by range
+	changed  chan struct{}   // closed when assigned changes
+	changes  []chan struct{} // the same for each range: who waits for one is not woken for all
 }
 
 // divide returns the division of a stage in which this process works or gathers. It starts nothing.
@@ -55,6 +53,7 @@ func (g *Group) divide(s stage) (*division, error) {
 			return nil, err
 		}
 		d.ranges, d.names, d.electors = append(d.ranges, of), append(d.names, each.Name), append(d.electors, elector)
+		d.changes = append(d.changes, make(chan struct{}))
 	}
 	return d, nil
 }
@@ -72,10 +71,7 @@ func (d *division) run(ctx context.Context, lead LeadFunc, over func(error)) err
 	beside := context.WithoutCancel(ctx)
 	var contests []contest
 	for k, elector := range d.electors {
-		contests = append(contests, begin(beside, elector, func(ctx context.Context, term election.Term) error {
-			d.acquisitions.wait(ctx, d.group.cfg.RetryPeriod/mostShareOfRetry)
-			return lead(ctx, d.ranges[k], term)
-		}, over))
+		contests = append(contests, begin(beside, elector, func(ctx context.Context, term election.Term) error { return lead(ctx, d.ranges[k], term) }, over))
 	}
 	<-ctx.Done()
 	if cause := context.Cause(ctx); errors.Is(cause, errNumber) {
@@ -136,6 +132,12 @@ func (d *division) assign(all map[string]*seenLease, members map[string]member) 
 	if slices.Equal(assigned, d.assigned) {
 		return
 	}
+	for k := range d.changes {
+		if at(d.assigned, k) != at(assigned, k) {
+			close(d.changes[k])
+			d.changes[k] = make(chan struct{})
+		}
+	}
 	d.assigned = assigned
 	close(d.changed)
 	d.changed = make(chan struct{})
@@ -172,10 +174,22 @@ func holderThatLeft(l *seenLease) string {
 func (d *division) assignedTo(k int) (string, <-chan struct{}) {
 	d.group.mu.Lock()
 	defer d.group.mu.Unlock()
-	if k >= len(d.assigned) {
-		return "", d.changed
+	return at(d.assigned, k), d.changes[k]
+}
+
+// reassigned returns a channel that is closed when anything is assigned anew.
+func (d *division) reassigned() <-chan struct{} {
+	d.group.mu.Lock()
+	defer d.group.mu.Unlock()
+	return d.changed
+}
+
+// at returns what is assigned in place k: nothing, if nothing is.
+func at(assigned []string, k int) string {
+	if k >= len(assigned) {
+		return ""
 	}
-	return d.assigned[k], d.changed
+	return assigned[k]
 }
 
 // acquiring is the client of a division's Electors. It acquires no Lease of a range unless the division is still that
@@ -191,7 +205,6 @@ type acquiring struct {
 
 // Create creates a Lease.
 func (a acquiring) Create(ctx context.Context, l *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	defer a.to.acquisitions.begin()()
 	if err := a.to.mayWrite(ctx, l); err != nil {
 		return nil, err
 	}
@@ -200,7 +213,6 @@ func (a acquiring) Create(ctx context.Context, l *coordinationv1.Lease, opts met
 
 // Update updates a Lease.
 func (a acquiring) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	defer a.to.acquisitions.begin()()
 	if err := a.to.mayWrite(ctx, l); err != nil {
 		return nil, err
 	}
