@@ -144,7 +144,6 @@ func (*campaign) NeedLeaderElection() bool { return false }
 // Lead returns the function that Add gives the elector, for programs that run it themselves. Call Lead before process
 // starts, and the function while process runs.
 func Lead(process manager.Manager, o Options, setup func(m *Manager) error) election.LeadFunc {
-	o.Key = nil
 	lead := LeadRanges(process, o, setup)
 	return func(ctx context.Context, term election.Term) error { return lead(ctx, ranges.Range{Of: 1}, term) }
 }
