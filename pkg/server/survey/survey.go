@@ -127,7 +127,7 @@ func (s *Survey) Run(ctx context.Context) {
 // nothing, and whoever was listed at once would seem not to follow.
 func (s *Survey) Replica(ctx context.Context) status.Replica {
 	out, now := s.replica.get(ctx, s.patience.whole, s.leads(), s.cfg.Replica), s.cfg.Outline()
-	out.Election, out.Electing, out.Observed = now.Election, now.Electing, now.Observed
+	out.Election, out.Electing, out.Ranges, out.Observed = now.Election, now.Electing, now.Ranges, now.Observed
 	out.Left = s.roster.tellable(time.Now())
 	return out
 }
@@ -144,8 +144,14 @@ func (s *Survey) Shard(ctx context.Context) status.Shard {
 // leads returns who leads, as this replica sees it. An answer of before somebody else led would have scripts ask the
 // wrong replica.
 func (s *Survey) leads() string {
-	now := s.cfg.Outline().Election
-	return fmt.Sprintf("%d %s %s", now.Epoch, now.Leader, now.State)
+	own := s.cfg.Outline()
+	now := fmt.Appendf(nil, "%d %s %s", own.Election.Epoch, own.Election.Leader, own.Election.State)
+	if own.Ranges != nil {
+		for _, of := range own.Ranges.Ranges {
+			now = fmt.Appendf(now, " %d %s %s", of.Epoch, of.Leader, of.State)
+		}
+	}
+	return string(now)
 }
 
 // Installation returns how all shards are doing. It asks them.

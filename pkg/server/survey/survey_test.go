@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -434,6 +435,29 @@ func TestAnAnswerAboutTheLeaderBeforeIsNotFresh(t *testing.T) {
 	for _, leader := range []string{"a", "a", "b"} {
 		if got := of(leader); got != leader+" leads" {
 			t.Errorf("while %s leads: %q", leader, got)
+		}
+	}
+}
+
+func TestAnAnswerAboutTheLeaderOfARangeBeforeIsNotFresh(t *testing.T) {
+	h := newHouse(t)
+	self := follower("self", "leader")
+	leadBy := func(leader string, epoch int64) {
+		self.Ranges = &status.Ranges{Number: 2, Ranges: []status.Range{{Range: 0, Epoch: 1, Leader: "a"}, {Range: 1, Epoch: epoch, Leader: leader}}}
+	}
+	leadBy("a", 1)
+	s := h.survey(self, func(cfg *Config) {
+		cfg.Replica = func(context.Context) status.Replica { return self }
+		cfg.Outline = func() status.Replica { return self }
+	})
+	for epoch, leader := range []string{"a", "b", "a"} {
+		leadBy(leader, int64(epoch+1))
+		if got := s.Replica(t.Context()).Ranges.Ranges[1]; got.Leader != leader {
+			t.Errorf("the replica says that %s leads, want %s", got.Leader, leader)
+		}
+		n := slices.IndexFunc(s.Shard(t.Context()).Replicas, func(r status.Replica) bool { return r.Name == "self" })
+		if got := s.Shard(t.Context()).Replicas[n].Ranges.Ranges[1]; got.Leader != leader {
+			t.Errorf("the shard says that %s leads, want %s", got.Leader, leader)
 		}
 	}
 }

@@ -46,17 +46,18 @@ func (s *Survey) latestTerms(ctx context.Context) []status.Term {
 }
 
 // explain returns the latest terms with what the leader says of its own, which it records only when its takeover is
-// over.
+// over. Of several ranges that is the leader of range 0.
 func explain(terms []status.Term, of status.Shard) []status.Term {
-	n := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return of.LedBy(r) })
-	if n < 0 || len(terms) == 0 || len(terms[0].Phases) > 0 || terms[0].Epoch != of.Replicas[n].Election.Epoch {
+	n, latest := slices.IndexFunc(of.Replicas, func(r status.Replica) bool { return of.LedBy(r) }), slices.IndexFunc(terms, func(t status.Term) bool { return t.Range == 0 })
+	if n < 0 || latest < 0 || len(terms[latest].Phases) > 0 || terms[latest].Epoch != of.Replicas[n].Election.Epoch {
 		return terms
 	}
 	leading := of.Replicas[n].Election
 	terms = slices.Clone(terms) // others have the same
-	terms[0].Trigger = cmp.Or(terms[0].Trigger, leading.Trigger)
+	told := &terms[latest]
+	told.Trigger = cmp.Or(told.Trigger, leading.Trigger)
 	if leading.Term != nil {
-		terms[0].Phases, terms[0].Gap = leading.Term.Phases, leading.Term.Gap
+		told.Phases, told.Gap = leading.Term.Phases, leading.Term.Gap
 	}
 	return terms
 }

@@ -20,6 +20,7 @@ func TestWhyTheNewestTermBeganIsToldAtOnce(t *testing.T) {
 		"known, by the leader": {status.Term{Epoch: 7, Trigger: "death"}, "death", 0.007},
 		"recorded":             {status.Term{Epoch: 7, Trigger: "suspicion", Gap: 0.009, Phases: map[string]float64{"detect": 0.001}}, "suspicion", 0.009},
 		"another's":            {status.Term{Epoch: 6}, "", 0},
+		"another range's":      {status.Term{Epoch: 7, Range: 5}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			leads := status.Replica{Shard: "root", Name: "leader", Election: status.Election{State: "leading", Epoch: 7, Leader: "leader", Trigger: "death", Term: &status.Term{Epoch: 7, Gap: 0.007, Phases: map[string]float64{"detect": 0.001}}}}

@@ -14,8 +14,9 @@ const letter = 7.5; // pixels, at most
 
 // merged returns what is remembered of a shard's terms with the latest of them, the latest first. The latest come with each answer, so they know more.
 export function merged(remembered = [], latest = []) {
-  const known = new Set(latest.map(t => `${t.epoch} ${t.holder}`));
-  return [...latest, ...remembered.filter(t => !known.has(`${t.epoch} ${t.holder}`))];
+  const key = t => `${t.range || 0} ${t.epoch} ${t.holder}`;
+  const known = new Set(latest.map(key));
+  return [...latest, ...remembered.filter(t => !known.has(key(t)))];
 }
 
 // pieces returns terms and gaps, the oldest first, with when they began and ended in milliseconds. until is when the last was last known to go on.
