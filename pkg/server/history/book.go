@@ -3,10 +3,12 @@ package history
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -20,8 +22,9 @@ const (
 	Label = "regent.dev/record"
 	// Most is how many entries are kept at least, and how many terms are told at most.
 	Most = 256
-	// tries is how often a write is tried whose ConfigMap somebody changes at the same time.
-	tries = 3
+	// tries is how often a write is tried whose ConfigMap somebody changes at the same time: the leaders of several
+	// ranges that have begun together. pause is that after the first, and each is twice as long, or more.
+	tries, pause = 6, 10 * time.Millisecond
 )
 
 // Book is the ConfigMaps: see pages. Writes carry the term's token, so that the order of the entries' numbers is the
@@ -35,10 +38,13 @@ type Book struct {
 // entry is there already. The clients must be those of the entry's term.
 func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
 	ctx = clusters.With(ctx, clusters.SystemAdmin)
-	var err error
-	for range tries {
-		if err = b.add(ctx, kube, e); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			break
+	err := b.add(ctx, kube, e)
+	pauses := wait.Backoff{Duration: pause, Factor: 2, Jitter: 1, Steps: tries - 1}
+	for pauses.Steps > 0 && ctx.Err() == nil && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
+		select {
+		case <-time.After(pauses.Step()):
+			err = b.add(ctx, kube, e)
+		case <-ctx.Done():
 		}
 	}
 	if err != nil {

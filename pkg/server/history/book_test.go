@@ -244,7 +244,8 @@ func TestAWriteIsTriedAgainAfterAConflictOnly(t *testing.T) {
 	}{
 		"all is well":     {nil, 1, false},
 		"a conflict":      {[]error{conflict}, 2, false},
-		"only conflicts":  {[]error{conflict, conflict, conflict, conflict}, tries, true},
+		"many conflicts":  {[]error{conflict, conflict, conflict, conflict}, 5, false},
+		"only conflicts":  {slices.Repeat([]error{conflict}, tries), tries, true},
 		"etcd is full":    {[]error{errors.New("no space")}, 1, true},
 		"it was deleted":  {[]error{apierrors.NewNotFound(corev1.Resource("configmaps"), Name)}, 1, true},
 		"it is there now": {[]error{apierrors.NewAlreadyExists(corev1.Resource("configmaps"), Name)}, 2, false},
