@@ -124,8 +124,8 @@ type paused struct {
 	way     *harness.Way
 }
 
-// leads are the names of the Leases that it holds, of those of that many ranges, as another replica reads them: with one
-// range that is the election's, whoever holds it.
+// leads are the names of the Leases that it holds, of those of that many ranges, as another replica reads them: with
+// one range that is the election's, whoever holds it.
 func (p *paused) leads(t *testing.T, by *paused, ranges int) (names []string) {
 	t.Helper()
 	if ranges == 1 {
