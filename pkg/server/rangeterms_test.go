@@ -79,7 +79,8 @@ func TestTermsOfRangesLeaveNothingBehind(t *testing.T) {
 	after, now := leastFootprint(t), series()
 	t.Logf("%d terms more: %v, %d lines of metrics", *termsFlag, after, now)
 	check(t, before, after, min(*termsFlag, termsKept)*changesOfATerm)
-	if now > shown+20 { // a histogram that the process itself begins
+	// The server itself begins a histogram now and then, of a dozen lines. One for each term would be hundreds.
+	if now > shown+100 {
 		t.Errorf("%d lines of metrics, %d before", now, shown)
 	}
 	if err := r.stop(t); err != nil {
