@@ -49,23 +49,15 @@ func TestTermsOfRangesLeaveNothingBehind(t *testing.T) {
 		}
 		return epochs
 	}
-	until := func(what string, so func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(2 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("in vain for a minute: %s", what)
-			}
-		}
-	}
 	next := func(k int) {
 		t.Helper()
 		before := group()[k]
-		until("the term of range "+strconv.Itoa(k)+" is asked to end", func() bool {
+		until(t, "the term of range "+strconv.Itoa(k)+" is asked to end", func() bool {
 			return endpoints.Post().AbsPath(routing.StepDownPath).Param("range", strconv.Itoa(k)).Do(t.Context()).Error() == nil
 		})
-		until("range "+strconv.Itoa(k)+" is led again", func() bool { return group()[k] > before })
+		until(t, "range "+strconv.Itoa(k)+" is led again", func() bool { return group()[k] > before })
 	}
-	until("it leads all ranges", func() bool { return len(group()) == of })
+	until(t, "it leads all ranges", func() bool { return len(group()) == of })
 	for range warm {
 		for k := range of {
 			next(k)

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -60,13 +61,15 @@ func Example_ranges() {
 
 	cfg := election.DefaultConfig()
 	cfg.Namespace, cfg.Name = "default", "example"
-	cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = 2*time.Second, time.Second, 100*time.Millisecond
+	cfg.RetryPeriod = 100 * time.Millisecond // the end takes so long
 	cfg.Client = electiontest.NewStore(cfg.Name).Client()
 	group, err := ranges.New(ranges.Config{Election: cfg, Ranges: 2})
 	if err != nil {
 		panic(err)
 	}
-	_ = group.Run(ctx, supervisor.LeadRanges(greeter)) // until ctx ends
+	if err := group.Run(ctx, supervisor.LeadRanges(greeter)); !errors.Is(err, context.Canceled) {
+		panic(err)
+	}
 	slices.Sort(greeted)
 	for _, line := range greeted {
 		fmt.Println(line)

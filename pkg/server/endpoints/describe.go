@@ -202,7 +202,7 @@ func controllerOf(s terms.Status) status.Controller {
 		out.LastError = clip(s.LastError)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Ranges)) {
-		if one := s.Ranges[k]; !isWell(one) {
+		if one := s.Ranges[k]; !isWell(one) && len(out.Ranges) < status.MostUnwell {
 			out.Ranges = append(out.Ranges, ofRange(k, one))
 		}
 	}
@@ -219,18 +219,21 @@ func ofRange(k int, s supervisor.Status) status.ControllerOfRange {
 		Range: k, State: s.State, Since: s.Since, Restarts: s.Restarts, Failed: s.Failed, HeldBy: s.HeldBy, Pending: s.Health.Pending,
 	}
 	if s.LastError != nil {
-		out.LastError = clip(s.LastError)
+		out.LastError = clipTo(longestOfRange, s.LastError)
 	}
 	return out
 }
 
-// longestError is how many bytes of an error are told.
-const longestError = 4 << 10
+// longestError is how many bytes of an error are told, and longestOfRange of each of many ranges: an answer that is too
+// long is none.
+const longestError, longestOfRange = 4 << 10, 256
 
-func clip(err error) string {
+func clip(err error) string { return clipTo(longestError, err) }
+
+func clipTo(most int, err error) string {
 	text := err.Error()
-	if len(text) > longestError {
-		text = strings.ToValidUTF8(text[:longestError], "") + fmt.Sprintf("... (%d bytes)", len(text))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("... (%d bytes)", len(text))
 	}
 	return text
 }

@@ -304,12 +304,15 @@ type Controller struct {
 	Users Lane `json:"users"`
 	Sweep Lane `json:"sweep"`
 	// Ranges has, if the shard has several, those that this replica leads in which the controller is not well: it
-	// does not run, has failed, or is held. What is said above is then of all ranges together: sums, the worst
-	// state, and the latest failure.
+	// does not run, has failed, or is held; at most MostUnwell of them, each with the beginning of its error. What
+	// is said above is then of all ranges together: sums, the worst state, and the latest failure.
 	Ranges []ControllerOfRange `json:"ranges,omitempty"`
 	// Stacks are those of its goroutines. Only a replica that is asked for them (?stacks=<controller>) tells them.
 	Stacks string `json:"stacks,omitempty"`
 }
+
+// MostUnwell is how many ranges are told of a controller that is not well there.
+const MostUnwell = 64
 
 // ControllerOfRange is a controller of a range. Its fields are those of Controller.
 type ControllerOfRange struct {
