@@ -139,7 +139,7 @@ func (i *Informer[T]) Follow(of Range, h Handler[T]) (remove func()) {
 
 // subscribe adds a handler that is called with changes first. The caller holds mu.
 func (i *Informer[T]) subscribe(of Range, h Handler[T], changes []change[T]) (remove func()) {
-	s := subscribe(of, h)
+	s := &subscription[T]{of: of, handler: h}
 	s.push(changes...)
 	i.subscriptions[s] = struct{}{}
 	return sync.OnceFunc(func() {

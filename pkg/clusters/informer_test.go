@@ -431,6 +431,18 @@ func TestAThousandHandlersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// A replica that leads many ranges has a handler for each of them, controller and cache. Most wait all the time.
+func TestHandlersThatWaitHaveNoGoroutine(t *testing.T) {
+	inf := controllertest.Informer(t, controllertest.NewSource(configMap("a", "x", "0")), nil)
+	before := runtime.NumGoroutine()
+	for range 1000 {
+		defer inf.Follow(nil, func(_, _ *corev1.ConfigMap) {})()
+	}
+	if after := runtime.NumGoroutine(); after > before+100 {
+		t.Errorf("a thousand handlers that wait have %d goroutines", after-before)
+	}
+}
+
 func TestHandlersComeAndGoWhileObjectsChange(t *testing.T) {
 	source := controllertest.NewSource[*corev1.ConfigMap]()
 	inf := controllertest.Informer(t, source, nil)

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 )
@@ -10,8 +11,8 @@ import (
 // existed when the handler was added. new is nil for an object that was deleted. An object that was deleted and created
 // again causes two calls. Objects are shared: do not modify them.
 //
-// Calls come one after the other, in the order of the changes, on a goroutine of the handler's own. A slow handler
-// delays no other; changes wait in memory. A panic in a handler ends the process, as in any goroutine. Package loop
+// Calls come one after the other, in the order of the changes, on a goroutine that lives while there are changes: most
+// handlers of most ranges wait. A slow handler delays no other; changes wait in memory. A panic in a handler ends the process, as in any goroutine. Package loop
 // recovers those of its handlers.
 type Handler[T Object] func(old, new T)
 
@@ -30,25 +31,12 @@ func (c change[T]) cluster() logicalcluster.Name {
 type subscription[T Object] struct {
 	of      Range
 	handler Handler[T]
+	ended   atomic.Bool
 
-	mu      sync.Mutex
-	pending []change[T]
-
-	// wake holds a token while pending may be non-empty.
-	wake       chan struct{}
-	stop, done chan struct{}
-}
-
-func subscribe[T Object](of Range, h Handler[T]) *subscription[T] {
-	s := &subscription[T]{
-		of:      of,
-		handler: h,
-		wake:    make(chan struct{}, 1),
-		stop:    make(chan struct{}),
-		done:    make(chan struct{}),
-	}
-	go s.deliver()
-	return s
+	mu         sync.Mutex
+	pending    []change[T]
+	delivering bool
+	all        sync.WaitGroup
 }
 
 // push never blocks, because the caller holds the informer's mu.
@@ -57,43 +45,40 @@ func (s *subscription[T]) push(changes ...change[T]) {
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.pending = append(s.pending, changes...)
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	if !s.delivering {
+		s.delivering = true
+		s.all.Go(s.deliver)
 	}
 }
 
-func (s *subscription[T]) take() []change[T] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	taken := s.pending
-	s.pending = nil
-	return taken
-}
-
+// deliver calls the handler until nothing is pending.
 func (s *subscription[T]) deliver() {
-	defer close(s.done)
 	for {
-		select {
-		case <-s.stop:
+		taken := s.take()
+		if len(taken) == 0 {
 			return
-		case <-s.wake:
 		}
-		for _, c := range s.take() {
-			select {
-			case <-s.stop:
-				return
-			default:
+		for _, c := range taken {
+			if !s.ended.Load() {
 				s.handler(c.old, c.new)
 			}
 		}
 	}
 }
 
-// end waits until the handler is not running and will not be called again.
+// take returns what is pending. If it returns nothing, the next push starts another goroutine.
+func (s *subscription[T]) take() []change[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.pending
+	s.pending, s.delivering = nil, len(taken) > 0
+	return taken
+}
+
+// end waits until the handler is not running and will not be called again. Nobody may push any more.
 func (s *subscription[T]) end() {
-	close(s.stop)
-	<-s.done
+	s.ended.Store(true)
+	s.all.Wait()
 }
