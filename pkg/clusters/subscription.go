@@ -12,8 +12,8 @@ import (
 // again causes two calls. Objects are shared: do not modify them.
 //
 // Calls come one after the other, in the order of the changes, on a goroutine that lives while there are changes: most
-// handlers of most ranges wait. A slow handler delays no other; changes wait in memory. A panic in a handler ends the process, as in any goroutine. Package loop
-// recovers those of its handlers.
+// handlers of most ranges wait. A slow handler delays no other; changes wait in memory. A panic in a handler ends the
+// process, as in any goroutine. Package loop recovers those of its handlers.
 type Handler[T Object] func(old, new T)
 
 type change[T Object] struct{ old, new T }

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"strconv"
 
@@ -60,14 +59,8 @@ func (s *Server) book() history.Book { return history.Book{Namespace: s.cfg.Elec
 
 // remember returns what writes the record of a term of this replica.
 func (s *Server) remember(e *elections) terms.Remember {
-	one := make(chan struct{}, 1) // terms of many ranges may begin at the same moment, and write the same ConfigMap
+	writer := history.NewWriter(s.book())
 	return func(ctx context.Context, clients controllers.Clients, of ranges.Range, term election.Term, phases map[string]float64) error {
-		select {
-		case one <- struct{}{}:
-		case <-ctx.Done():
-			return fmt.Errorf("wait until the records of other ranges are written: %w", context.Cause(ctx))
-		}
-		defer func() { <-one }()
-		return s.book().Add(ctx, clients.Kube, history.NewEntry(of.Index, term, s.name, endpoints.StatusOf(e.leadership(), of.Index).Past, phases))
+		return writer.Add(ctx, clients.Kube, history.NewEntry(of.Index, term, s.name, endpoints.StatusOf(e.leadership(), of.Index).Past, phases))
 	}
 }

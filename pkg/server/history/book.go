@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,22 +29,23 @@ const (
 )
 
 // Book is the ConfigMaps: see pages. Writes carry the term's token, so that the order of the entries' numbers is the
-// order of the terms, also when the Lease was deleted and epochs have begun again.
+// order of a range's terms, also when the Lease was deleted and epochs have begun again.
 type Book struct {
 	// Namespace is that of the Lease.
 	Namespace string
 }
 
-// Add writes an entry. What is oldest makes room for it, and what cannot be an entry goes. It makes no write if the
-// entry is there already. The clients must be those of the entry's term.
-func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
+// Add writes entries. What is oldest makes room for them, and what cannot be an entry goes. It makes no write for what
+// is there already. The clients must be those of the term of one of the entries. Entries of other ranges, whose terms
+// may have ended, can be written after those of their successors, which tell of them, too.
+func (b Book) Add(ctx context.Context, kube kubernetes.Interface, entries ...Entry) error {
 	ctx = clusters.With(ctx, clusters.SystemAdmin)
-	err := b.add(ctx, kube, e)
+	err := b.add(ctx, kube, entries)
 	pauses := wait.Backoff{Duration: pause, Factor: 2, Jitter: 1, Steps: tries - 1}
 	for pauses.Steps > 0 && ctx.Err() == nil && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
 		select {
 		case <-time.After(pauses.Step()):
-			err = b.add(ctx, kube, e)
+			err = b.add(ctx, kube, entries)
 		case <-ctx.Done():
 		}
 	}
@@ -53,21 +55,25 @@ func (b Book) Add(ctx context.Context, kube kubernetes.Interface, e Entry) error
 	return nil
 }
 
-// add finds the page in what this replica last saw, which may be old, and reads it from etcd. It goes on until the page
-// that it has read is the one to write.
-func (b Book) add(ctx context.Context, kube kubernetes.Interface, e Entry) error {
+// add finds the pages in what this replica last saw, which may be old, and reads them from etcd. It goes on until the
+// pages that it has read are those to write.
+func (b Book) add(ctx context.Context, kube kubernetes.Interface, entries []Entry) error {
 	seen, err := b.list(ctx, kube)
 	if err != nil {
 		return err
 	}
 	for read := map[int]*corev1.ConfigMap{}; ; {
-		slot, page, added := seen.with(e)
-		if !added {
+		full, changed := seen.withAll(entries)
+		unread := slices.IndexFunc(changed, func(slot int) bool { return read[slot] == nil })
+		if unread < 0 {
+			for _, slot := range changed {
+				if err := b.write(ctx, kube, slot, read[slot], full[slot]); err != nil {
+					return err
+				}
+			}
 			return nil
 		}
-		if stored, ok := read[slot]; ok {
-			return b.write(ctx, kube, slot, stored, page)
-		}
+		slot := changed[unread]
 		stored, err := kube.CoreV1().ConfigMaps(b.Namespace).Get(ctx, nameOf(slot), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			stored = &corev1.ConfigMap{}

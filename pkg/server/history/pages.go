@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ const (
 	digits, highest = 10, 9_000_000_000
 	// mostBefore is how many terms before its own an Entry has at most.
 	mostBefore = 3
+	// mostRead is how many entries are read before one is written.
+	mostRead = 4 * perPage
 )
 
 // pages are what the ConfigMaps have, by slot. Each entry has a number, one higher than that of the entry before it,
@@ -63,11 +66,44 @@ func (p pages) entries() []Entry {
 
 func (p pages) text(number int64) string { return p[slotOf(number)][keyOf(number)] }
 
+// withAll returns the pages as they are when entries have been added, and the slots of those that are others then, in
+// the order in which they are to be written.
+func (p pages) withAll(entries []Entry) (full pages, changed []int) {
+	full = maps.Clone(p)
+	for _, e := range entries {
+		slot, page, added := full.with(e)
+		if !added {
+			continue
+		}
+		full[slot] = page
+		if !slices.Contains(changed, slot) {
+			changed = append(changed, slot)
+		}
+	}
+	return full, changed
+}
+
+// latestOf returns the latest entries of a range, at most as many as a new one needs to know. It reads few of all: they
+// may be many, and of many ranges.
+func (p pages) latestOf(index int, numbers []int64) (out []Entry) {
+	for _, number := range slices.Backward(numbers[max(0, len(numbers)-mostRead):]) {
+		for _, e := range p.parse([]int64{number}) {
+			if e.Range == index {
+				out = append(out, e)
+			}
+		}
+		if len(out) > mostBefore {
+			break
+		}
+	}
+	return out
+}
+
 // with returns the page to which an entry is to be added, as it is then, and its slot. It returns false if the entry is
-// there already. It reads only the latest entries: the others may be many.
+// there already.
 func (p pages) with(e Entry) (slot int, page map[string]string, added bool) {
 	all := p.numbers()
-	latest := p.parse(all[max(0, len(all)-1-mostBefore):])
+	latest := p.latestOf(e.Range, all)
 	if slices.ContainsFunc(latest, func(l Entry) bool { return same(l.Term, e.Term) }) {
 		return 0, nil, false
 	}
