@@ -12,8 +12,8 @@ import (
 	"github.com/regent-project/regent/pkg/election/internal/share"
 )
 
-// settled is a world in which all are present, and the first two processes lead a range each.
-func settled(faults int8) world {
+// settled is a world in which all that have started are present, and the first two processes lead a range each.
+func settled(r rules, faults int8) world {
 	w := world{faults: faults}
 	for i := range ranges {
 		w.store[i] = leaseState{revision: 0, epoch: 0, holder: int8(i), present: 0}
@@ -29,9 +29,16 @@ func settled(faults int8) world {
 			}
 		}
 	}
+	if r.joins {
+		last := processes - 1
+		w.store[presenceOf(last)] = leaseState{epoch: none, holder: none}
+		w.processes[last] = processState{dead: true, unborn: true, presence: absent(none), contests: w.processes[last].contests}
+	}
 	for i := range processes {
 		for at := range leases {
-			w.processes[i].view[at].leaseState = w.store[at]
+			if !w.processes[i].dead {
+				w.processes[i].view[at].leaseState = w.store[at]
+			}
 		}
 	}
 	return w.normal()
@@ -63,7 +70,7 @@ type origin struct {
 func explore(r rules, faults int8) (worlds int, fault string) {
 	known := newAnswers()
 	x, afterwards := &explorer{rules: r, answers: known}, &explorer{rules: r, answers: known}
-	first := settled(faults)
+	first := settled(r, faults)
 	seen, calm := map[uint64]origin{maphash.Comparable(seed, first): {}}, map[uint64]bool{}
 	for queue := []world{first}; len(queue) > 0; {
 		var later []world
@@ -237,7 +244,15 @@ var (
 	withFence = func(r *rules) { r.cfg.Fenced, r.mistaken, r.unpaced = true, true, true }
 )
 
-var mostFaults = flag.Int("faults", 1, "how many things go wrong in the worlds that are explored; 2 takes a minute")
+// starting adds that a process starts at any time.
+func starting(change func(*rules)) func(*rules) {
+	return func(r *rules) {
+		change(r)
+		r.joins = true
+	}
+}
+
+var mostFaults = flag.Int("faults", 1, "how many things go wrong in the worlds that are explored; 2 takes minutes")
 
 func TestNoTwoWorkInOneRangeAndSomebodyLeadsItAgainWhateverHappens(t *testing.T) {
 	for _, test := range []struct {
@@ -249,6 +264,10 @@ func TestNoTwoWorkInOneRangeAndSomebodyLeadsItAgainWhateverHappens(t *testing.T)
 		{"with a probe", probed, *mostFaults},
 		{"with a probe whose word for a death is taken", trusting, *mostFaults},
 		{"with a fence", withFence, 1}, // with 2 there are too many
+		{"without a probe, and one starts", starting(unprobed), *mostFaults},
+		{"with a probe, and one starts", starting(probed), *mostFaults},
+		{"with a probe whose word for a death is taken, and one starts", starting(trusting), *mostFaults},
+		{"with a fence, and one starts", starting(withFence), *mostFaults - 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			worlds, wrong := explore(exploring(test.change), int8(test.faults))

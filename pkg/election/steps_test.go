@@ -29,6 +29,12 @@ func (x *explorer) add(urgent bool, next world, what string, args ...any) {
 func (x *explorer) next(w *world) []step {
 	x.steps = x.steps[:0]
 	for i := range processes {
+		if w.processes[i].unborn {
+			next := *w
+			next.processes[i] = processState{presence: absent(none), contests: [ranges]contestState{resting(none), resting(none)}}
+			next.look(i)
+			x.add(false, next, "p%d starts", i)
+		}
 		if w.processes[i].dead {
 			continue
 		}
@@ -102,7 +108,7 @@ func (w *world) commit(i int, next leaseState) {
 	next.revision = w.store[i].revision + 1
 	w.store[i] = next
 	for p := range w.processes {
-		if q := &w.processes[p]; !q.lags && !q.cut {
+		if q := &w.processes[p]; !q.lags && !q.cut && !q.unborn {
 			q.view[i] = viewState{next, 0}
 		}
 	}
@@ -367,6 +373,13 @@ func (x *explorer) faultSteps(w *world, i int) {
 			fault(func(p *processState) { p.hears[q] = Dead }, "p%d takes p%d to be dead", i, q)
 			fault(func(p *processState) { p.hears[q] = Silent }, "p%d does not hear p%d", i, q)
 		}
+	}
+}
+
+// look makes a process see all that is there for the first time.
+func (w *world) look(i int) {
+	for at, l := range w.store {
+		w.processes[i].view[at] = viewState{l, 0}
 	}
 }
 

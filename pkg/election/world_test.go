@@ -53,11 +53,12 @@ type lateWrite struct {
 
 // processState is what a process does and knows.
 type processState struct {
-	dead, cut, lags bool // it cannot reach the store; its watches tell nothing new
-	view            [leases]viewState
-	hears           [processes]Sign // what the probe says, if that is not so
-	presence        presenceState
-	contests        [ranges]contestState
+	dead, unborn bool // it has died, or has not started yet; it has not started yet
+	cut, lags    bool // it cannot reach the store; its watches tell nothing new
+	view         [leases]viewState
+	hears        [processes]Sign // what the probe says, if that is not so
+	presence     presenceState
+	contests     [ranges]contestState
 }
 
 type viewState struct {
@@ -127,6 +128,9 @@ type rules struct {
 	// unpaced: clocks have rates of their own, processes pause, and work is late. Only a fence makes up for that:
 	// what two do in one range is refused of one.
 	unpaced bool
+	// joins: the third process has not started in the beginning. When another one has died before, that is a
+	// restart: a process that starts again is another one, with another presence.
+	joins bool
 	decisions
 }
 
