@@ -23,7 +23,7 @@ func TestAViewOfMetadataShowsWhatTheInformerShows(t *testing.T) {
 		obj, _ := inf.Get(key("a", "x"))
 		want := &metav1.PartialObjectMetadata{ObjectMeta: obj.ObjectMeta}
 		got, ok := view.Get(key("a", "x"))
-		page, _ := view.Page(nil, clusters.Key{}, 1)
+		page, _ := view.Page(clusters.Range{}, clusters.Key{}, 1)
 		for what, got := range map[string][]*metav1.PartialObjectMetadata{
 			"Get": {got}, "Page": page, "ByIndex": view.ByIndex("value", "1")[:1],
 		} {
@@ -47,7 +47,7 @@ func TestAViewOfMetadataShowsWhatTheInformerShows(t *testing.T) {
 			}
 			told = append(told, fmt.Sprintf("%s -> %s", name(old), name(new)))
 		}
-		remove := view.Follow(nil, h)
+		remove := view.Follow(clusters.Range{}, h)
 		if view.Handlers() != 1 || inf.Handlers() != 1 {
 			t.Error("the handler of the view is none of the informer")
 		}
@@ -57,7 +57,7 @@ func TestAViewOfMetadataShowsWhatTheInformerShows(t *testing.T) {
 		remove()
 		follow := told
 		told = nil
-		view.Recent(nil, h)
+		view.Recent(clusters.Range{}, h)
 		changes := []string{"a|default/x -> a|default/x", "a|default/x -> nothing"}
 		if d := cmp.Diff(changes, follow) + cmp.Diff(changes, told); d != "" {
 			t.Error(d)

@@ -63,7 +63,7 @@ func (f *Foreign[T]) Follow(h ForeignHandler[T]) (remove func()) {
 	defer f.mu.Unlock()
 	s := &follower[T]{handler: h, removes: map[string]func(){}}
 	for shard, inf := range f.informers {
-		s.removes[shard] = inf.Follow(nil, s.of(shard))
+		s.removes[shard] = inf.Follow(Range{}, s.of(shard))
 	}
 	f.followers[s] = struct{}{}
 	return sync.OnceFunc(func() {
@@ -93,7 +93,7 @@ func (f *Foreign[T]) Get(shard string, k Key) (T, bool) {
 // Page returns up to n objects of a shard, as Informer.Page does.
 func (f *Foreign[T]) Page(shard string, after Key, n int) (page []T, next Key) {
 	if inf, ok := f.informer(shard); ok {
-		return inf.Page(nil, after, n)
+		return inf.Page(Range{}, after, n)
 	}
 	return nil, Key{}
 }
@@ -102,7 +102,7 @@ func (f *Foreign[T]) Page(shard string, after Key, n int) (page []T, next Key) {
 func (f *Foreign[T]) Recent(visit ForeignHandler[T]) {
 	for _, shard := range f.Shards() {
 		if inf, ok := f.informer(shard); ok {
-			inf.Recent(nil, func(old, new T) { visit(shard, old, new) })
+			inf.Recent(Range{}, func(old, new T) { visit(shard, old, new) })
 		}
 	}
 }

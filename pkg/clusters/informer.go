@@ -126,7 +126,7 @@ func (i *Informer[T]) AddHandler(h Handler[T]) (remove func()) {
 	for n, obj := range there {
 		changes[n].new = obj
 	}
-	return i.subscribe(nil, h, changes)
+	return i.subscribe(Range{}, h, changes)
 }
 
 // Follow calls h with each change of a range's objects from now on, until remove is called, as AddHandler does. It
@@ -161,7 +161,7 @@ func (i *Informer[T]) Handlers() int {
 func (i *Informer[T]) Len() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	return i.objects.byKey.Len()
+	return i.objects.count
 }
 
 // Get returns the object with key k, and false if there is none.
@@ -171,16 +171,17 @@ func (i *Informer[T]) Get(k Key) (T, bool) {
 	return i.objects.get(k)
 }
 
-// List returns the objects of a cluster, or of all clusters with Wildcard, in the order of their keys.
+// List returns the objects of a cluster in the order of their keys, or with Wildcard those of all clusters, each
+// cluster's in that order.
 func (i *Informer[T]) List(cluster logicalcluster.Name) []T {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.objects.list(cluster)
 }
 
-// Page returns up to n objects of a range with keys greater than after, in the order of their keys, and the key after
-// which the next page begins; the zero Key: there is none. A page may have fewer objects, or none, and yet not be the
-// last. Whoever reads page after page, from the zero Key on, sees each object that exists all the while.
+// Page returns up to n objects of a range, each cluster's in the order of their keys, and the key to give as after for
+// the next page; the zero Key: there is none. A page may have fewer objects, or none, and yet not be the last. Whoever
+// reads page after page, from the zero Key on, sees each object that exists all the while.
 func (i *Informer[T]) Page(of Range, after Key, n int) (page []T, next Key) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -308,7 +309,7 @@ func (in *intake[T]) Replace(list []any, _ string) error {
 		}
 	}
 	become := i.become
-	if i.objects.byKey.Len() == 0 { // a first list may have a million objects: nothing needs to be looked up
+	if i.objects.count == 0 { // a first list may have a million objects: nothing needs to be looked up
 		become = i.begin
 	}
 	for _, e := range listed { // in the order of the list, which is that of keys: so the tree grows at its end

@@ -205,7 +205,7 @@ func TestAFollowerIsToldWhatChangesFromNowOn(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x", "0"))
 		inf := controllertest.Informer(t, source, nil)
 		var told journal
-		remove := inf.Follow(nil, told.handle)
+		remove := inf.Follow(clusters.Range{}, told.handle)
 		told.expect(t)
 		source.Set(configMap("a", "x", "1"))
 		told.expect(t, "changed a|default/x 0 to 1")
@@ -224,13 +224,13 @@ func TestTheLastChangesAreRemembered(t *testing.T) {
 		source.Set(configMap("b", "z", "0"))
 		synctest.Wait()
 		var told journal
-		inf.Recent(nil, told.handle)
+		inf.Recent(clusters.Range{}, told.handle)
 		told.expect(t, "changed a|default/x 0 to 1", "deleted a|default/y 0", "added b|default/z 0")
 		for n := range 3000 {
 			source.Set(configMap("a", "x", fmt.Sprint(n)))
 		}
 		synctest.Wait()
-		inf.Recent(nil, told.handle)
+		inf.Recent(clusters.Range{}, told.handle)
 		if n := len(told.lines); n != 1024 || told.lines[n-1] != "changed a|default/x 2998 to 2999" || told.lines[0] != "changed a|default/x 1975 to 1976" {
 			t.Errorf("%d changes, from %q to %q", n, told.lines[0], told.lines[n-1])
 		}
@@ -238,7 +238,7 @@ func TestTheLastChangesAreRemembered(t *testing.T) {
 		source.Set(configMap("a", "x", "late"))
 		synctest.Wait()
 		told.lines = nil
-		inf.Recent(nil, told.handle)
+		inf.Recent(clusters.Range{}, told.handle)
 		told.expect(t, "changed a|default/x 2999 to late")
 	})
 }
@@ -254,7 +254,7 @@ func TestPagesShowEachObjectThatStays(t *testing.T) {
 		seen := map[clusters.Key]int{}
 		var after clusters.Key
 		for n := 0; ; n++ {
-			page, next := inf.Page(nil, after, 7)
+			page, next := inf.Page(clusters.Range{}, after, 7)
 			for _, obj := range page {
 				seen[clusters.KeyOf(obj)]++
 			}
@@ -278,25 +278,27 @@ func TestPagesShowEachObjectThatStays(t *testing.T) {
 // each once.
 func TestRangesShareTheObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 5
+		const n = 5 // of which none ends where a slot does
 		var objs []*corev1.ConfigMap
 		for k := range 3000 {
 			objs = append(objs, configMap(fmt.Sprintf("c%d", k%1000), fmt.Sprintf("x%d", k), ""))
 		}
 		source := controllertest.NewSource(objs...)
 		inf := controllertest.Informer(t, source, nil)
-		index := func(cluster logicalcluster.Name) int { return int(cluster[len(cluster)-1]-'0') % n }
 		var told [n]journal
 		for k := range n {
-			defer inf.Follow(func(cluster logicalcluster.Name) bool { return index(cluster) == k }, told[k].handle)()
+			defer inf.Follow(clusters.Range{Index: k, Of: n}, told[k].handle)()
 		}
-		for _, name := range []string{"c0", "c7", "c12"} {
+		want := map[int][]string{}
+		for _, name := range []string{"c0", "c7", "c12", clusters.Root.String()} {
 			source.Set(configMap(name, "new", "1"))
+			k := clusters.RangeOf(logicalcluster.Name(name), n)
+			want[k] = append(want[k], "added "+name+"|default/new 1")
 		}
 		synctest.Wait()
 		seen := map[clusters.Key]int{}
 		for k := range n {
-			of := clusters.Range(func(cluster logicalcluster.Name) bool { return index(cluster) == k })
+			of := clusters.Range{Index: k, Of: n}
 			for after, pages := (clusters.Key{}), 0; ; pages++ {
 				page, next := inf.Page(of, after, 7)
 				for _, obj := range page {
@@ -311,12 +313,11 @@ func TestRangesShareTheObjects(t *testing.T) {
 					break
 				}
 			}
-			want := map[int][]string{0: {"added c0|default/new 1"}, 2: {"added c7|default/new 1", "added c12|default/new 1"}}[k]
-			told[k].expect(t, want...)
+			told[k].expect(t, want[k]...)
 			inf.Recent(of, told[k].handle)
-			told[k].expect(t, want...)
+			told[k].expect(t, want[k]...)
 		}
-		if len(seen) != len(objs)+3 {
+		if len(seen) != len(objs)+4 {
 			t.Errorf("%d objects were seen", len(seen))
 		}
 		for key, times := range seen {
@@ -436,7 +437,7 @@ func TestHandlersThatWaitHaveNoGoroutine(t *testing.T) {
 	inf := controllertest.Informer(t, controllertest.NewSource(configMap("a", "x", "0")), nil)
 	before := runtime.NumGoroutine()
 	for range 1000 {
-		defer inf.Follow(nil, func(_, _ *corev1.ConfigMap) {})()
+		defer inf.Follow(clusters.Range{}, func(_, _ *corev1.ConfigMap) {})()
 	}
 	if after := runtime.NumGoroutine(); after > before+100 {
 		t.Errorf("a thousand handlers that wait have %d goroutines", after-before)

@@ -16,9 +16,12 @@ const degree = 32
 // objects are the objects of an informer, by key and by index. The informer's mu guards them.
 //
 // A tree takes a sixth of the memory of a map for each cluster, where most clusters have an object or two of a
-// resource. It can also be read page by page.
+// resource. It can also be read page by page. There is a tree for each slot, so that the leader of one range of many
+// does not read what is of others.
 type objects[T Object] struct {
-	byKey    *btree.BTree[entry[T]]
+	trees    [slots]*btree.BTree[entry[T]] // nil: nothing was ever there
+	free     *btree.FreeList[entry[T]]     // of all trees
+	count    int
 	indexers map[string]func(T) []string
 	// byIndex has the objects by the name of the index and by value.
 	byIndex map[string]groups[T]
@@ -31,7 +34,7 @@ type entry[T any] struct {
 
 func newObjects[T Object](indexers map[string]func(T) []string) *objects[T] {
 	o := &objects[T]{
-		byKey:    newTree[T](),
+		free:     btree.NewFreeList[entry[T]](btree.DefaultFreeListSize),
 		indexers: indexers,
 		byIndex:  map[string]groups[T]{},
 	}
@@ -41,8 +44,8 @@ func newObjects[T Object](indexers map[string]func(T) []string) *objects[T] {
 	return o
 }
 
-func newTree[T any]() *btree.BTree[entry[T]] {
-	return btree.New(degree, func(a, b entry[T]) bool { return a.key.compare(b.key) < 0 })
+func newTree[T any](free *btree.FreeList[entry[T]]) *btree.BTree[entry[T]] {
+	return btree.NewWithFreeList(degree, func(a, b entry[T]) bool { return a.key.compare(b.key) < 0 }, free)
 }
 
 // compare orders keys by cluster, then by namespace, then by name.
@@ -56,14 +59,24 @@ func (k Key) compare(other Key) int {
 	return strings.Compare(k.Name, other.Name)
 }
 
-func (o *objects[T]) get(k Key) (T, bool) {
-	e, ok := o.byKey.Get(entry[T]{key: k})
+func (o *objects[T]) get(k Key) (obj T, ok bool) {
+	tree := o.trees[RangeOf(k.Cluster, slots)]
+	if tree == nil {
+		return obj, false
+	}
+	e, ok := tree.Get(entry[T]{key: k})
 	return e.obj, ok
 }
 
 func (o *objects[T]) set(k Key, obj T) {
-	if old, ok := o.byKey.ReplaceOrInsert(entry[T]{k, obj}); ok {
+	tree := &o.trees[RangeOf(k.Cluster, slots)]
+	if *tree == nil {
+		*tree = newTree(o.free)
+	}
+	if old, ok := (*tree).ReplaceOrInsert(entry[T]{k, obj}); ok {
 		o.unindex(k, old.obj)
+	} else {
+		o.count++
 	}
 	for name, values := range o.indexers {
 		for _, value := range values(obj) {
@@ -73,8 +86,13 @@ func (o *objects[T]) set(k Key, obj T) {
 }
 
 func (o *objects[T]) unset(k Key) {
-	if old, ok := o.byKey.Delete(entry[T]{key: k}); ok {
+	tree := o.trees[RangeOf(k.Cluster, slots)]
+	if tree == nil {
+		return
+	}
+	if old, ok := tree.Delete(entry[T]{key: k}); ok {
 		o.unindex(k, old.obj)
+		o.count--
 	}
 }
 
@@ -86,17 +104,24 @@ func (o *objects[T]) unindex(k Key, old T) {
 	}
 }
 
-func (o *objects[T]) list(cluster logicalcluster.Name) []T {
+func (o *objects[T]) list(cluster logicalcluster.Name) (all []T) {
 	if cluster == Wildcard {
-		all := make([]T, 0, o.byKey.Len())
-		o.byKey.Ascend(func(e entry[T]) bool {
-			all = append(all, e.obj)
-			return true
-		})
+		all = make([]T, 0, o.count)
+		for _, tree := range o.trees {
+			if tree != nil {
+				tree.Ascend(func(e entry[T]) bool {
+					all = append(all, e.obj)
+					return true
+				})
+			}
+		}
 		return all
 	}
-	var all []T
-	o.byKey.AscendGreaterOrEqual(entry[T]{key: Key{Cluster: cluster}}, func(e entry[T]) bool {
+	tree := o.trees[RangeOf(cluster, slots)]
+	if tree == nil {
+		return nil
+	}
+	tree.AscendGreaterOrEqual(entry[T]{key: Key{Cluster: cluster}}, func(e entry[T]) bool {
 		if e.key.Cluster != cluster {
 			return false
 		}
@@ -110,31 +135,41 @@ func (o *objects[T]) list(cluster logicalcluster.Name) []T {
 // because writers wait for it.
 const passed = 16
 
-// page returns up to n objects of a range with keys greater than after, in the order of their keys, and the key after
-// which the next page begins; the zero Key: there is none.
+// page returns up to n objects of a range behind the key after, and the key behind which the next page begins; the zero
+// Key: there is none. The keys of a slot are in order.
 func (o *objects[T]) page(of Range, after Key, n int) (page []T, next Key) {
 	looks, more := n, false
-	if of != nil {
+	if of.Of > 1 {
 		looks *= passed
 	}
 	var cluster logicalcluster.Name
 	in := false
-	o.byKey.AscendGreaterOrEqual(entry[T]{key: after}, func(e entry[T]) bool {
-		if e.key == after {
+	from, to := of.slots()
+	if after != (Key{}) {
+		from = RangeOf(after.Cluster, slots)
+	}
+	for slot := from; slot < to && !more; slot++ {
+		if o.trees[slot] == nil {
+			continue
+		}
+		o.trees[slot].AscendGreaterOrEqual(entry[T]{key: after}, func(e entry[T]) bool {
+			if e.key == after {
+				return true
+			}
+			if more = looks == 0 || len(page) == n; more {
+				return false
+			}
+			looks--
+			if e.key.Cluster != cluster {
+				cluster, in = e.key.Cluster, of.Has(e.key.Cluster)
+			}
+			if next = e.key; in {
+				page = append(page, e.obj)
+			}
 			return true
-		}
-		if more = looks == 0 || len(page) == n; more {
-			return false
-		}
-		looks--
-		if e.key.Cluster != cluster {
-			cluster, in = e.key.Cluster, of.Has(e.key.Cluster)
-		}
-		if next = e.key; in {
-			page = append(page, e.obj)
-		}
-		return true
-	})
+		})
+		after = Key{}
+	}
 	if !more {
 		next = Key{}
 	}
@@ -168,7 +203,7 @@ func (g groups[T]) put(value string, k Key, obj T) {
 	case !ok || of.key == k:
 		g[value] = group[T]{entry: entry[T]{k, obj}}
 	default:
-		more := newTree[T]()
+		more := newTree(btree.NewFreeList[entry[T]](0))
 		more.ReplaceOrInsert(of.entry)
 		more.ReplaceOrInsert(entry[T]{k, obj})
 		g[value] = group[T]{more: more}

@@ -30,7 +30,7 @@ type Deps struct {
 	Clients   Clients
 	Informers Informers
 	// Range says for which logical clusters the term is: those of a range, if the shard has several. Loops heed it,
-	// and what a controller keeps or reads of all clusters must, too. Nil: for all.
+	// and what a controller keeps or reads of all clusters must, too.
 	Range clusters.Range
 	// Shards are the other shards of the installation. Nil: the shard is alone.
 	Shards *Shards

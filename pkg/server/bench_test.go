@@ -29,7 +29,7 @@ func BenchmarkFirstReconcile(b *testing.B) {
 	first := make(chan time.Time, 100)
 	registry, err = registry.With(controllers.Descriptor{Name: "bench", New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 		var once sync.Once
-		l := loop.New(nil, "bench", 2, func(context.Context, clusters.Key) error {
+		l := loop.New(clusters.Range{}, "bench", 2, func(context.Context, clusters.Key) error {
 			once.Do(func() { first <- time.Now() })
 			return nil
 		})

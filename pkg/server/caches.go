@@ -114,7 +114,7 @@ func (s *Server) serveBuiltIn(store *store, caches *caches) (stop func()) {
 	return store.ServeBuiltIn(storage.BuiltIn{
 		Cached: caches.directory.LogicalCluster, Stored: caches.live.LogicalCluster, Empties: leader, RootCA: s.rootCA,
 		Follow: func(gone func(*corev1alpha1.LogicalCluster)) (stop func()) {
-			return caches.informers.LogicalClusters.Follow(nil, func(old, now *corev1alpha1.LogicalCluster) {
+			return caches.informers.LogicalClusters.Follow(clusters.Range{}, func(old, now *corev1alpha1.LogicalCluster) {
 				if now == nil {
 					gone(old)
 				}

@@ -63,7 +63,7 @@ func (h *herd) construct(name string, deps controllers.Deps) controllers.Control
 		h.reconcile.Store(0)
 	}
 	var first sync.Once
-	l := loop.New(nil, name, 2, func(context.Context, clusters.Key) error {
+	l := loop.New(clusters.Range{}, name, 2, func(context.Context, clusters.Key) error {
 		first.Do(func() { h.reconcile.Add(1) })
 		return nil
 	})

@@ -102,7 +102,7 @@ var layers = []struct {
 
 	{"pkg/regenttest", nil},
 
-	{"pkg/clusters", nil},
+	{"pkg/clusters", []string{"pkg/election/ranges"}},
 	{"pkg/server/premise", nil},
 	{"pkg/server/routing", []string{"pkg/clusters", "pkg/server/premise"}},
 	{"pkg/server/storage", []string{"pkg/election/etcdfence", "pkg/election/fence", "pkg/clusters", "pkg/server/premise"}},
@@ -139,7 +139,7 @@ var layers = []struct {
 	{"pkg/server/tracing", nil},
 	{"pkg/server/tracing/tracingtest", nil},
 	{"pkg/server/shards", []string{"pkg/controllers", "pkg/clusters", "pkg/server/pki", "pkg/server/fetch"}},
-	{"pkg/server/terms", []string{"pkg/controllers", "pkg/election", "pkg/election/ranges", "pkg/election/control", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/server/loopback"}},
+	{"pkg/server/terms", []string{"pkg/clusters", "pkg/controllers", "pkg/election", "pkg/election/ranges", "pkg/election/control", "pkg/election/control/supervisor", "pkg/election/fence", "pkg/server/loopback"}},
 
 	{"pkg/controllers", []string{"pkg/election/ranges", "pkg/election/control", "pkg/election/fence", "pkg/clusters"}},
 	{"pkg/controllers/loop", []string{"pkg/election/control/loop", "pkg/clusters"}},

@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/test/e2e/cuts"
 	"github.com/regent-project/regent/test/e2e/harness"
@@ -94,17 +94,17 @@ func (d *divided) awaitLeaders(replicas ...*harness.Replica) (all map[int]leader
 // deleted goes with its content.
 func (d *divided) mustWork(through *harness.Replica) {
 	d.Helper()
-	var names, clusters []string
+	var names, made []string
 	of := map[int]bool{}
 	for len(of) < 4 || len(names) < 6 {
 		d.workspaces++
 		name := fmt.Sprintf("w%d", d.workspaces)
 		through.CreateWorkspace(name)
 		cluster := through.WaitWorkspace(name)
-		names, clusters = append(names, name), append(clusters, cluster)
-		of[controllers.RangeOf(logicalcluster.Name(cluster), rangesOfThem)] = true
+		names, made = append(names, name), append(made, cluster)
+		of[clusters.RangeOf(logicalcluster.Name(cluster), rangesOfThem)] = true
 	}
-	for _, cluster := range clusters {
+	for _, cluster := range made {
 		kube := through.Kube(cluster)
 		if _, err := kube.CoreV1().Namespaces().Create(d.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}); err != nil {
 			d.Fatal(err)
@@ -122,7 +122,7 @@ func (d *divided) mustWork(through *harness.Replica) {
 			d.Fatal(err)
 		}
 	}
-	for n, cluster := range clusters {
+	for n, cluster := range made {
 		harness.Eventually(d.T, "what has lost its owner goes from "+names[n], func() bool {
 			_, err := through.Kube(cluster).CoreV1().ConfigMaps("n").Get(d.Context(), "owned", metav1.GetOptions{})
 			return apierrors.IsNotFound(err)

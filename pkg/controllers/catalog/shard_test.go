@@ -269,7 +269,7 @@ func (s *shard) leadRange(t *testing.T, of ranges.Range) (end func()) {
 		t.Fatal(err)
 	}
 	deps := s.deps
-	deps.Clients, deps.Range = s.leader, controllers.ClustersOf(of)
+	deps.Clients, deps.Range = s.leader, clusters.Range(of)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {

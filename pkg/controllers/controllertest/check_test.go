@@ -45,7 +45,7 @@ func TestCheckPassesAControllerMadeOfALoop(t *testing.T) {
 	Check(t, controllers.Descriptor{
 		Name: "sound",
 		New: func(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-			l := loop.New(nil, "sound", 2, func(context.Context, clusters.Key) error { return nil })
+			l := loop.New(clusters.Range{}, "sound", 2, func(context.Context, clusters.Key) error { return nil })
 			loop.Watch(l, deps.Informers.Namespaces, func(ns *corev1.Namespace) []clusters.Key { return []clusters.Key{clusters.KeyOf(ns)} })
 			for _, inf := range deps.Informers.Metadata {
 				loop.Watch(l, inf, func(o *metav1.PartialObjectMetadata) []clusters.Key { return []clusters.Key{clusters.KeyOf(o)} })

@@ -112,7 +112,7 @@ func Follow[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], 
 // FollowAll is Follow for an informer whose objects have keys of other logical clusters: it follows the objects of all
 // ranges.
 func FollowAll[K comparable, T clusters.Object](l *Loop[K], inf clusters.Cache[T], keys func(T) []K) {
-	l.On(followed(l, nil, inf, keys))
+	l.On(followed(l, clusters.Range{}, inf, keys))
 }
 
 func followed[K comparable, T clusters.Object](l *Loop[K], of clusters.Range, inf clusters.Cache[T], keys func(T) []K) Source[K] {

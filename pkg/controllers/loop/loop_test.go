@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -66,7 +67,7 @@ func TestAChangeQueuesTheKeysOfBothStates(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x"), configMap("b", "x"))
 		inf := controllertest.Informer(t, source, nil)
 		var done record[string]
-		l := loop.New(nil, "test", 1, done.reconcile)
+		l := loop.New(clusters.Range{}, "test", 1, done.reconcile)
 		loop.Watch(l, inf, func(c *corev1.ConfigMap) []string {
 			return []string{clusters.KeyOf(c).Cluster.String() + c.Labels["group"]}
 		})
@@ -102,7 +103,7 @@ func TestTheSweepLeavesOutWhatIsNotDue(t *testing.T) {
 		source := controllertest.NewSource(due, configMap("b", "x"))
 		inf := controllertest.Informer(t, source, nil)
 		var done record[clusters.Key]
-		l := loop.New(nil, "test", 1, done.reconcile)
+		l := loop.New(clusters.Range{}, "test", 1, done.reconcile)
 		loop.WatchDue(l, inf, keys, func(c *corev1.ConfigMap) bool { return c.Labels["due"] != "" })
 		stop := start(t.Context(), l)
 		if got := done.take(); len(got) != 1 || got[0].Cluster != "a" {
@@ -124,7 +125,7 @@ func TestNothingIsReconciledBeforeTheCachesAreSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := clusters.NewInformer[*corev1.ConfigMap](controllertest.NewSource(configMap("a", "x")), nil)
 		var done record[clusters.Key]
-		l := loop.New(nil, "test", 1, done.reconcile)
+		l := loop.New(clusters.Range{}, "test", 1, done.reconcile)
 		loop.Watch(l, inf, keys)
 		early := clusters.Key{Cluster: "c", Name: "early"}
 		l.Add(early)
@@ -154,7 +155,7 @@ func TestRunReturnsAfterItsWorkers(t *testing.T) {
 		source := controllertest.NewSource(configMap("a", "x"))
 		inf := controllertest.Informer(t, source, nil)
 		release := make(chan struct{})
-		l := loop.New(nil, "test", 3, func(context.Context, clusters.Key) error {
+		l := loop.New(clusters.Range{}, "test", 3, func(context.Context, clusters.Key) error {
 			<-release // does not look at its context
 			return nil
 		})
@@ -205,7 +206,7 @@ func TestAPanicEndsTheLoopAndNotTheProcess(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source := controllertest.NewSource(c.object)
 				inf := controllertest.Informer(t, source, nil)
-				l := loop.New(nil, "test", 2, c.reconcile)
+				l := loop.New(clusters.Range{}, "test", 2, c.reconcile)
 				loop.Watch(l, inf, c.keys)
 				ended := make(chan error, 1)
 				go func() { ended <- l.Run(t.Context()) }()
@@ -224,12 +225,22 @@ func TestAPanicEndsTheLoopAndNotTheProcess(t *testing.T) {
 	}
 }
 
+// inRange returns a logical cluster of range k of n.
+func inRange(k, n int) logicalcluster.Name {
+	for i := 0; ; i++ {
+		if name := logicalcluster.Name(fmt.Sprint("c", i)); clusters.RangeOf(name, n) == k {
+			return name
+		}
+	}
+}
+
 // Each key is reconciled by the range of its cluster, whichever object queues it, and by no other.
 func TestAKeyIsOfTheRangeOfItsCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refers := configMap("a", "refers")
-		refers.Labels = map[string]string{"to": "b"}
-		source := controllertest.NewSource(refers, configMap("b", "x"))
+		a, b := inRange(1, 3), inRange(2, 3)
+		refers := configMap(a.String(), "refers")
+		refers.Labels = map[string]string{"to": b.String()}
+		source := controllertest.NewSource(refers, configMap(b.String(), "x"))
 		inf := controllertest.Informer(t, source, nil)
 		both := func(c *corev1.ConfigMap) (keys []logicalcluster.Name) {
 			keys = append(keys, clusters.KeyOf(c).Cluster)
@@ -249,25 +260,25 @@ func TestAKeyIsOfTheRangeOfItsCluster(t *testing.T) {
 				}
 			}
 		}
-		for k, name := range []logicalcluster.Name{"a", "b", clusters.SystemShards} {
-			of := clusters.Range(func(cluster logicalcluster.Name) bool { return cluster == name })
+		for k, name := range []logicalcluster.Name{clusters.SystemShards, a, b} {
+			of := clusters.Range{Index: k, Of: 3}
 			l := loop.New(of, "test", 1, done[k].reconcile)
 			loop.Watch(l, inf, both)
 			loop.FollowAll(l, inf, both)
-			l.Add("b")
-			l.AddAfter("a", 0)
+			l.Add(b)
+			l.AddAfter(a, 0)
 			defer start(t.Context(), l)() //nolint:errcheck // it ends with the test
 			w := loop.New(of, "test", 1, whole.reconcile)
 			w.Add("of the shard, for " + name.String())
 			defer start(t.Context(), w)() //nolint:errcheck // it ends with the test
 		}
-		expect("at first", []logicalcluster.Name{"a"}, []logicalcluster.Name{"b"}, nil)
+		expect("at first", nil, []logicalcluster.Name{a}, []logicalcluster.Name{b})
 		if got := whole.take(); !slices.Equal(got, []string{"of the shard, for " + clusters.SystemShards.String()}) {
 			t.Errorf("what is of the shard was reconciled: %v", got)
 		}
 		source.Set(refers)
-		expect("after a change", []logicalcluster.Name{"a"}, []logicalcluster.Name{"b"}, nil)
+		expect("after a change", nil, []logicalcluster.Name{a}, []logicalcluster.Name{b})
 		source.Delete(clusters.KeyOf(refers))
-		expect("after a deletion", []logicalcluster.Name{"a"}, []logicalcluster.Name{"b"}, nil)
+		expect("after a deletion", nil, []logicalcluster.Name{a}, []logicalcluster.Name{b})
 	})
 }

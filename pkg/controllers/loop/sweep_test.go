@@ -44,7 +44,7 @@ func TestWhatHappensNowDoesNotWaitForTheSweepI13(t *testing.T) {
 		const objects, workers = 5000, 8
 		source, inf := many(t, objects)
 		done := slow{takes: time.Second}
-		l := loop.New(nil, "test", workers, done.reconcile)
+		l := loop.New(clusters.Range{}, "test", workers, done.reconcile)
 		loop.Watch(l, inf, keys)
 		stop := start(t.Context(), l)
 		time.Sleep(time.Minute)
@@ -77,7 +77,7 @@ func TestTheSweepQueuesOnlyKeysThatNeedSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, inf := many(t, 200)
 		var done record[clusters.Key]
-		l := loop.New(nil, "test", 2, done.reconcile)
+		l := loop.New(clusters.Range{}, "test", 2, done.reconcile)
 		l.Needs(func(k clusters.Key) bool { return k.Cluster == "c7" || k.Cluster == "c150" })
 		loop.Watch(l, inf, keys)
 		stop := start(t.Context(), l)
@@ -104,7 +104,7 @@ func TestTheLastChangesBeforeATermAreFresh(t *testing.T) {
 		source.Delete(clusters.KeyOf(configMap("c77", "x")))
 		synctest.Wait()
 		done := slow{takes: time.Second}
-		l := loop.New(nil, "test", 1, done.reconcile)
+		l := loop.New(clusters.Range{}, "test", 1, done.reconcile)
 		l.Needs(func(k clusters.Key) bool { return k.Cluster == "new" || k.Cluster == "c77" || k.Cluster == "c1" })
 		loop.Watch(l, inf, keys)
 		stop := start(t.Context(), l)

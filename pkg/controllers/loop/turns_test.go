@@ -38,7 +38,7 @@ func TestNoClusterTakesTheTermFromOthersI18(t *testing.T) {
 				inf := controllertest.Informer(t, source, nil)
 				var mu sync.Mutex
 				forGood, tries, done := make(chan struct{}), 0, make(chan clusters.Key, 1)
-				l := loop.New(nil, "test", 4, func(ctx context.Context, k clusters.Key) error {
+				l := loop.New(clusters.Range{}, "test", 4, func(ctx context.Context, k clusters.Key) error {
 					if k.Cluster != "hog" {
 						done <- k
 						return nil
@@ -87,7 +87,7 @@ func TestKeysOfTheShardAreNobodysInParticular(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 4
 		forGood := make(chan struct{})
-		l := loop.New(nil, "test", workers, func(context.Context, string) error {
+		l := loop.New(clusters.Range{}, "test", workers, func(context.Context, string) error {
 			<-forGood
 			return nil
 		})

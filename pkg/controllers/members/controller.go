@@ -65,7 +65,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 		return c, nil
 	}
 	c.On(loop.Source[string]{Synced: c.logicalClusters.Synced(), Register: func() (remove func()) {
-		return c.logicalClusters.Follow(nil, func(old, new *corev1alpha1.LogicalCluster) {
+		return c.logicalClusters.Follow(clusters.Range{}, func(old, new *corev1alpha1.LogicalCluster) {
 			if old == nil || new == nil {
 				c.AddAfter(c.own.name, countEvery)
 			}

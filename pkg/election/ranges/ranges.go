@@ -40,7 +40,8 @@ func (r Range) Has(key string) bool { return Of(key, r.Of) == r.Index }
 // String returns it as people read it.
 func (r Range) String() string { return fmt.Sprintf("%d of %d", r.Index, r.Of) }
 
-// Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1.
+// Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1. Ranges of a higher number divide those
+// of a lower one in their order: if n is twice as many, 2k and 2k+1 have what k had.
 func Of(key string, n int) int { return share.Of(key, n) }
 
 // leaseName returns the name of the Lease of a range.

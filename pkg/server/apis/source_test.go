@@ -30,7 +30,7 @@ type informed struct {
 // each change.
 func run[T clusters.Object](t *testing.T, inf *clusters.Informer[T], changed chan struct{}) {
 	t.Helper()
-	remove := inf.Follow(nil, func(_, _ T) {
+	remove := inf.Follow(clusters.Range{}, func(_, _ T) {
 		select {
 		case changed <- struct{}{}:
 		default:

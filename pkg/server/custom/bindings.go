@@ -47,12 +47,12 @@ func NewBindings(informers controllers.Informers, contents *Contents, live LiveB
 
 // Run ends watches whose bindings change, until ctx ends.
 func (b *Bindings) Run(ctx context.Context) {
-	defer b.informers.APIBindings.Follow(nil, func(old, new binding) {
+	defer b.informers.APIBindings.Follow(clusters.Range{}, func(old, new binding) {
 		for _, of := range []binding{old, new} {
 			b.refresh(of)
 		}
 	})()
-	defer b.informers.APIResourceSchemas.Follow(nil, func(old, new *apisv1alpha1.APIResourceSchema) {
+	defer b.informers.APIResourceSchemas.Follow(clusters.Range{}, func(old, new *apisv1alpha1.APIResourceSchema) {
 		if new == nil {
 			b.forget(old.Name)
 			return

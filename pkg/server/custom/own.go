@@ -34,7 +34,7 @@ func NewOwn(informer *clusters.Informer[crd], contents *Contents, live Live) *Ow
 
 // Run ends watches whose definitions change, until ctx ends.
 func (o *Own) Run(ctx context.Context) {
-	defer o.informer.Follow(nil, func(old, new crd) {
+	defer o.informer.Follow(clusters.Range{}, func(old, new crd) {
 		if new == nil {
 			new = old
 		}

@@ -91,7 +91,7 @@ func (s *search) here(ctx context.Context, text string, limit int) status.Worksp
 	out := status.Workspaces{Items: []status.Workspace{}}
 	var page []*tenancyv1alpha1.Workspace
 	for after := (clusters.Key{}); ctx.Err() == nil; {
-		page, after = s.workspaces.Page(nil, after, searchPage)
+		page, after = s.workspaces.Page(clusters.Range{}, after, searchPage)
 		for _, ws := range page {
 			path := controllers.PathOf(ws)
 			if !strings.Contains(path, text) {

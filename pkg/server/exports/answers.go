@@ -103,12 +103,12 @@ const maxLooked = 20000
 func (a Answers) changes() Answer {
 	versions := map[clusters.Key]string{} // by export
 	exports, schemas := 0, 0
-	a.Informers.APIExports.Recent(nil, func(old, now *apisv1alpha2.APIExport) {
+	a.Informers.APIExports.Recent(clusters.Range{}, func(old, now *apisv1alpha2.APIExport) {
 		exports++
 		versions[clusters.KeyOf(cmp.Or(now, old))] = versionOf(cmp.Or(now, old), now == nil)
 	})
 	changed := map[logicalcluster.Name]map[string]string{} // versions of schemas, by name
-	a.Informers.APIResourceSchemas.Recent(nil, func(old, now *apisv1alpha1.APIResourceSchema) {
+	a.Informers.APIResourceSchemas.Recent(clusters.Range{}, func(old, now *apisv1alpha1.APIResourceSchema) {
 		schemas++
 		of := clusters.KeyOf(cmp.Or(now, old))
 		if changed[of.Cluster] == nil {

@@ -34,7 +34,7 @@ func (idler) Report() controllers.Health { return controllers.Health{Pending: 1}
 // inRange returns a logical cluster of a range.
 func inRange(index, of int) logicalcluster.Name {
 	for n := 0; ; n++ {
-		if name := logicalcluster.Name(fmt.Sprint("c", n)); controllers.RangeOf(name, of) == index {
+		if name := logicalcluster.Name(fmt.Sprint("c", n)); clusters.RangeOf(name, of) == index {
 			return name
 		}
 	}

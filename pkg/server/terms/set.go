@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/transport"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/election/control/supervisor"
@@ -41,7 +42,7 @@ func (r *Runner) run(ctx context.Context, s set) error {
 	defer client.Close()
 	defer r.late.clear(s.part)
 	deps := r.cfg.Deps
-	deps.Token, deps.Range = s.token, controllers.ClustersOf(s.of)
+	deps.Token, deps.Range = s.token, clusters.Range(s.of)
 	var err error
 	if deps.Clients, err = client.Clients(); err != nil {
 		return err

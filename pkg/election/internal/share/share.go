@@ -6,15 +6,18 @@ import (
 	"cmp"
 	"hash/fnv"
 	"maps"
+	"math/bits"
 	"slices"
 	"strconv"
 )
 
-// Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1.
+// Of returns to which of n ranges a key belongs, from 0 to n-1. n is at least 1. Each range is a part of the hashes
+// without a gap, in their order. So what is kept in one number of parts can be read in another without reading all.
 func Of(key string, n int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
-	return int(mixed(h.Sum64()) % uint64(n))
+	part, _ := bits.Mul64(mixed(h.Sum64()), uint64(n))
+	return int(part)
 }
 
 // Assign says who should lead each range. holders are who leads them now, in order; empty: nobody does. replicas are

@@ -60,9 +60,24 @@ func TestKeysAreSpreadOverTheRanges(t *testing.T) {
 			t.Errorf("range %d has %d keys, want about %d", k, got, each)
 		}
 	}
-	for key, want := range map[string]int{"root": 0, "2x1abcdefghijklm": 0} {
-		if got := Of(key, 1); got != want {
-			t.Errorf("%q is in range %d of one", key, got)
+	for _, test := range []struct {
+		key     string
+		n, want int
+	}{{"root", 1, 0}, {"root", 64, 19}, {"2x1abcdefghijklm", 1, 0}, {"2x1abcdefghijklm", 64, 10}, {"2x1abcdefghijklm", 1000, 159}} {
+		if got := Of(test.key, test.n); got != test.want {
+			t.Errorf("%q is in range %d of %d, want %d", test.key, got, test.n, test.want)
+		}
+	}
+}
+
+// Ranges are cut in one order, whatever their number: what is kept by one number of parts is read in another.
+func TestRangesDivideOneOrder(t *testing.T) {
+	for i := range 1000 {
+		key := fmt.Sprint("c", i)
+		for _, n := range []int{1, 2, 3, 64, 1000} {
+			if k := Of(key, n); Of(key, 2*n)/2 != k || Of(key, 10*n)/10 != k {
+				t.Errorf("%q is in range %d of %d, and %d of %d", key, k, n, Of(key, 2*n), 2*n)
+			}
 		}
 	}
 }

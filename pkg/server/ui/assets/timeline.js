@@ -60,13 +60,15 @@ function ticksOf(from, to, width) {
 export class Timeline extends Component {
   constructor() {
     super();
-    this.state = {span: 0, back: 0, cursor: null, key: ''}; // span 0: that which has a change in it; back: how far the window ends before now; key: of what is told
+    this.state = {span: 0, back: 0, cursor: null, key: '', picked: 0}; // span 0: that which has a change in it; back: how far the window ends before now; key: of what is told; picked: the range
   }
 
-  render({installation, memory}, {span, back, cursor, key}) {
+  render({installation, memory}, {span, back, cursor, key, picked}) {
     const now = Date.parse(installation.observed);
+    const ranges = Math.max(1, ...installation.shards.map(s => divided(s)?.ranges?.length || 1)); // of the shard that has most
+    const range = Math.min(picked, ranges - 1);
     const shards = installation.shards.map(s => {
-      const last = memory[s.name] || {}, terms = merged(last.terms, s.terms).filter(t => !t.range); // of several ranges, the shard's own
+      const last = memory[s.name] || {}, terms = merged(last.terms, s.terms).filter(t => (t.range || 0) === range);
       const lease = leaderOf(s)?.election?.leaseDurationSeconds;
       return {shard: s, last, terms, all: pieces(terms, s.fault ? s.heard || last.heard || terms[0]?.began : installation.observed, lease)};
     });
@@ -83,7 +85,10 @@ export class Timeline extends Component {
     return html`
       <section class="card" aria-labelledby="timeline">
         <div class="head">
-          <h2 id="timeline">Who led when${installation.shards.some(divided) && html` <span class="dim">of several ranges, range 0</span>`}</h2>
+          <h2 id="timeline">Who led when</h2>
+          ${ranges > 1 && html`<label>Range <select value=${range} onChange=${e => this.setState({picked: Number(e.target.value), key: ''})}>
+            ${Array.from({length: ranges}, (_, k) => html`<option key=${k} value=${k}>${k}</option>`)}
+          </select></label>`}
           <div class="windows" role="group" aria-label="How much of it">
             ${[...windows.filter(([, seconds]) => seconds < whole), ['all', Infinity]].map(([says, seconds]) => html`<button type="button" key=${says} aria-pressed=${chosen(seconds)} onClick=${() => choose(seconds)}>${says}</button>`)}
           </div>
