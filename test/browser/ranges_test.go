@@ -63,7 +63,7 @@ func TestWhoLeadsWhichRangeIsOneGlance(t *testing.T) {
 		t.Errorf("the shard is %q", got)
 	}
 	p.until("the controllers of all leaders count", `document.body.innerText.includes('33 controllers work on 3 replicas, which lead')`)
-	p.until("the timeline is that of range 0, of which no term is known", `document.querySelector('#timeline').closest('section').innerText.includes('no term is remembered yet')`)
+	p.until("the timeline is that of range 0, of which no term is known", `document.querySelector('#timeline').closest('section').innerText.includes('keep no history')`)
 	p.do("pick range 7 in the timeline", evaluate(`(s => { s.value = '7'; s.dispatchEvent(new Event('change', {bubbles: true})); })(document.querySelector('#timeline').closest('section').querySelector('select'))`))
 	p.until("the timeline is that of range 7", `document.querySelector('#timeline').closest('section').innerText.includes('2 terms')`)
 	p.pictures("ranges")
