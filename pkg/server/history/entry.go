@@ -27,7 +27,7 @@ func NewEntry(index int, term election.Term, replica string, past []election.Pas
 func newEntry(index int, epoch int64, holder string, takeover election.Takeover, replica string, past []election.PastTerm, phases map[string]float64) Entry {
 	e := Entry{Term: status.Term{Range: index, Epoch: epoch, Holder: holder, Replica: replica, Began: takeover.Acquired, Trigger: string(takeover.Trigger), Phases: phases}}
 	for _, p := range past {
-		if p.Holder == e.Holder {
+		if p.Holder == e.Holder && p.Epoch == e.Epoch {
 			break // this term is over, too
 		}
 		e.Before = append(e.Before, pastTerm(index, p))

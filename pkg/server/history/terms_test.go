@@ -96,6 +96,16 @@ func TestAnEntryKnowsTheLastSignOfLife(t *testing.T) {
 	}
 }
 
+// A process may lead a range again under the holder identity that it had before.
+func TestAnEntryKnowsWhoCameBetweenTwoTermsOfItsHolder(t *testing.T) {
+	e := newEntry(5, 3, "h1", election.Takeover{Trigger: election.TriggerRelease, Acquired: at(30)}, "r1", []election.PastTerm{
+		{Epoch: 1, Holder: "h1", Ended: at(10), Cause: "step down"}, {Epoch: 2, Holder: "h2", Ended: at(29), Cause: "step down"}, {Epoch: 3, Holder: "h1", Ended: at(40)},
+	}, nil)
+	if len(e.Before) != 2 || e.Before[1].Holder != "h2" || e.Gap != 1 {
+		t.Errorf("it knows of %+v, and a gap of %v s", e.Before, e.Gap)
+	}
+}
+
 // Ranges have nothing to do with each other: epochs and holders may be the same. When there are fewer ranges, the last
 // terms of the others are over.
 func TestTheTermsOfEachRangeAreToldByThemselves(t *testing.T) {

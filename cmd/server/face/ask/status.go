@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/regent-project/regent/pkg/server/status"
@@ -21,9 +22,12 @@ func (c *Client) Installation(ctx context.Context) (status.Installation, error) 
 func (c *Client) Terms(ctx context.Context, of status.Installation, shard string) (status.Terms, error) {
 	var terms status.Terms
 	_, err := first(ctx, c.shard(of, shard), status.TermsPath, &terms, nil)
-	if latest := find(of, shard).Terms; len(latest) > 0 && len(terms.Terms) > 0 && latest[0].Holder == terms.Terms[0].Holder && terms.Terms[0].Trigger == "" {
-		// whoever was asked may not have read the leader's record yet
-		terms.Terms[0].Trigger = latest[0].Trigger
+	for n, latest := 0, find(of, shard).Terms; n < len(terms.Terms); n++ {
+		t := &terms.Terms[n]
+		same := slices.IndexFunc(latest, func(l status.Term) bool { return l.Range == t.Range && l.Epoch == t.Epoch && l.Holder == t.Holder })
+		if t.Trigger == "" && same >= 0 { // whoever was asked may not have read the leader's record yet
+			t.Trigger = latest[same].Trigger
+		}
 	}
 	return terms, err
 }

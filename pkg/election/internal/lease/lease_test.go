@@ -172,3 +172,16 @@ func TestAnObservationDecodesItsLeaseOnce(t *testing.T) {
 		t.Errorf("a copy with another Lease shows the presence of %q", got)
 	}
 }
+
+// A process that holds its leases by its presence may take one again under the same identity.
+func TestATermEndsThoughItsHolderLeadsAgain(t *testing.T) {
+	first, _ := Observation{}.next(leaseOf("h", 4, 7), "10", noon)
+	renewed, _ := first.next(leaseOf("h", 4, 8), "11", noon.Add(time.Second))
+	again, _ := renewed.next(leaseOf("h", 6, 8), "14", noon.Add(2*time.Second))
+	if n := len(renewed.Past); n != 0 {
+		t.Errorf("a renewal has ended %d terms", n)
+	}
+	if p := again.Past; len(p) != 1 || p[0].Epoch != 4 || p[0].Holder != "h" || !p[0].Ended.Equal(noon.Add(2*time.Second)) {
+		t.Errorf("the terms before are %+v", p)
+	}
+}

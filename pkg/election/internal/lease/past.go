@@ -73,7 +73,7 @@ func (o Observation) ended(seen Observation, left Past, now time.Time) (p Past, 
 	p = PastOf(o.Lease, now)
 	said := o.Presence().Holder != ""
 	switch {
-	case p.Holder == "", p.Holder == seen.Holder():
+	case p.Holder == "", p.is(PastOf(seen.Lease, now)):
 		return p, false
 	case !said && o.Lease.Spec.Strategy != nil: // a candidate that was named, and has not begun
 		return p, false
