@@ -22,6 +22,9 @@ const (
 	// remembered is for how many such times in a row a range has to stay away, or where it is, until that is
 	// forgotten.
 	remembered = 2
+	// rests is for how many times as long as a handover nothing is given away after it: the next one should not
+	// wait for what this one's term has to do at its beginning.
+	rests = 4
 )
 
 // balance gives away, until ctx ends, what others should lead: one range after the other, when the assignment has not
@@ -37,10 +40,21 @@ func (d *division) balance(ctx context.Context) {
 		case <-changed:
 			settled.Reset(d.group.cfg.LeaseDuration)
 		case <-settled.C:
-			for d.giveOne(ctx) {
+			for began := time.Now(); d.giveOne(ctx); began = time.Now() {
+				rest(ctx, rests*time.Since(began))
 			}
 			settled.Reset(d.group.cfg.LeaseDuration)
 		}
+	}
+}
+
+// rest waits for a while, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 

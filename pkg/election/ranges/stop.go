@@ -7,6 +7,9 @@ import (
 	"github.com/regent-project/regent/pkg/election"
 )
 
+// restsAtEnd is for how many times as long as the end of a term the next one goes on, when a process stops.
+const restsAtEnd = 2
+
 // leading is the state of an Elector whose process leads: see election.Status.
 const leading = "leading"
 
@@ -31,8 +34,8 @@ func begin(ctx context.Context, elector *election.Elector, lead election.LeadFun
 // leads reports whether this process leads the range.
 func (c contest) leads() bool { return c.elector.Status().State == leading }
 
-// endAll ends all contests: at once those in which this process does not lead, and then its terms one after the other,
-// so that each range has a leader until its turn comes. It returns when all have been told to end, after longest at
+// endAll ends all contests: at once those in which this process does not lead, and then its terms one after the other
+// with a rest between them, so that each range has a leader until its turn comes. It returns when all have been told to end, after longest at
 // most.
 func endAll(contests []contest, cause error, longest time.Duration) {
 	var led []contest
@@ -48,11 +51,14 @@ func endAll(contests []contest, cause error, longest time.Duration) {
 		if i == len(led)-1 {
 			return
 		}
-		turn := time.NewTimer(longest / time.Duration(len(led)))
+		began, turn := time.Now(), longest/time.Duration(len(led))
+		timer := time.NewTimer(turn)
 		select {
-		case <-c.ended:
-		case <-turn.C:
+		case <-c.ended: // whoever takes the range has to begin its term
+			took := time.Since(began)
+			timer.Reset(min(turn-took, restsAtEnd*took))
+			<-timer.C
+		case <-timer.C:
 		}
-		turn.Stop()
 	}
 }

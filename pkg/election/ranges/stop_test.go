@@ -21,7 +21,7 @@ func TestTheTermsOfAProcessThatStopsEndOneAfterTheOther(t *testing.T) {
 		wait, whole time.Duration // between two ends at least, and from the first to the last at most
 	}{
 		{drains: 0, wait: 0, whole: moment},
-		{drains: 20 * time.Millisecond, wait: 20 * time.Millisecond, whole: 8*20*time.Millisecond + moment},
+		{drains: 20 * time.Millisecond, wait: 60 * time.Millisecond, whole: 7*60*time.Millisecond + moment},
 		{drains: 4 * time.Second, wait: retry / 8, whole: retry},
 	} {
 		t.Run(fmt.Sprintf("work that takes %v", test.drains), func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestARangeIsLedElsewhereWhileTheProcessThatLeftItStillStops(t *testing.T) {
 		a.end(errDone)
 		time.Sleep(drains / 2) // between the ends of two terms
 		for i := range n {
-			time.Sleep(drains)
+			time.Sleep((1 + restsAtEnd) * drains)
 			led := sizes(t, a, b)
 			if led[0]+led[1] < n-1 || led[1] < i {
 				t.Errorf("in turn %d they lead %v of %d", i, led, n)
