@@ -35,8 +35,8 @@ func begin(ctx context.Context, elector *election.Elector, lead election.LeadFun
 func (c contest) leads() bool { return c.elector.Status().State == leading }
 
 // endAll ends all contests: at once those in which this process does not lead, and then its terms one after the other
-// with a rest between them, so that each range has a leader until its turn comes. It returns when all have been told to end, after longest at
-// most.
+// with a rest between them, so that each range has a leader until its turn comes. It returns when all have been told to
+// end, after longest at most.
 func endAll(contests []contest, cause error, longest time.Duration) {
 	var led []contest
 	for _, c := range contests {
