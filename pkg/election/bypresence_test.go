@@ -355,6 +355,23 @@ func TestHundredsOfTermsByPresenceLeaveNothingBehind(t *testing.T) {
 	})
 }
 
+// Nobody need find out whether a process lives that leads: it is this one.
+func TestAProcessKnowsItselfUnderAnyNumberOfLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100
+		store, probe := electiontest.NewStore(leaseName), newNetwork().join("a")
+		p := startParty(t, store, leaseNames(n), nil, detectBy(probe, election.DetectCrash, false))
+		time.Sleep(lease)
+		if led := p.leading(); led != n {
+			t.Errorf("leads under %d leases of %d", led, n)
+		}
+		if followers := probe.Followers(); len(followers) > 0 {
+			t.Errorf("it follows itself: %+v", followers)
+		}
+		p.stop()
+	})
+}
+
 // I6: a presence is not given up while work of a term that it keeps goes on, even if the store takes writes again.
 func TestAPresenceIsNotGivenUpBeforeTheWorkOfItsTermsHasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ func (r *run) campaign(ctx context.Context, d decision) (claim, error) {
 // attempt returns the Lease as this process will hold it.
 func (r *run) attempt(ctx context.Context, d decision) *heldLease {
 	identity := r.candidate
-	if identity == "" {
+	if identity == "" && r.presence == nil { // what is held by presence is held under its identity
 		identity = r.identities.next()
 	}
 	before := d.seen.Predecessor()
