@@ -58,10 +58,10 @@ func TestWhateverFailsAtRandomAManagerWorksOrSaysWhyNotAndEnds(t *testing.T) {
 			t.Fatalf("process %d, after %d terms", n, p.job.Terms())
 		}
 		if p.job.Terms() < *randomTerms/2 { // connections are made, and what there is was seen once
-			goroutines, shown = runtime.NumGoroutine()-forgottenQueues(), series(t)
+			goroutines, shown = ownGoroutines(), series(t)
 			continue
 		}
-		eventually(t, "as few goroutines as before", func() bool { return runtime.NumGoroutine()-forgottenQueues() <= goroutines+2 })
+		eventually(t, "as few goroutines as before", func() bool { return ownGoroutines() <= goroutines+2 })
 		if now := series(t); now > shown+10 { // some errors and codes are seen for the first time later
 			t.Fatalf("%d series, %d after half of the terms", now, shown)
 		}

@@ -1,7 +1,7 @@
 package harness
 
 // Footprint is what a replica has open.
-type Footprint struct{ Goroutines, Handlers, Heap, Descriptors int }
+type Footprint struct{ Goroutines, Heap, Descriptors int }
 
 // FootprintOf takes the smallest of several looks: watches time out and come back, requests come and go.
 func FootprintOf(r *Replica) Footprint {
@@ -13,16 +13,11 @@ func FootprintOf(r *Replica) Footprint {
 		// there were requests lately, and none of a term's.
 		all, timers := r.Goroutines("cacher.(*watchCache).waitUntilFreshLocked")
 		now.Goroutines = all - timers
-		// An event handler is a goroutine that delivers.
-		_, now.Handlers = r.Goroutines("clusters.(*subscription[")
 		now.Heap, now.Descriptors = r.Heap(), r.Descriptors()
 		if n == 0 {
 			least = now
 		}
-		least = Footprint{
-			min(least.Goroutines, now.Goroutines), min(least.Handlers, now.Handlers),
-			min(least.Heap, now.Heap), min(least.Descriptors, now.Descriptors),
-		}
+		least = Footprint{min(least.Goroutines, now.Goroutines), min(least.Heap, now.Heap), min(least.Descriptors, now.Descriptors)}
 	}
 	return least
 }
