@@ -74,7 +74,8 @@ func TestNothingGrowsOverTerms(t *testing.T) {
 	if shown == 0 || series(t) > shown+10 { // some errors and codes are seen for the first time later
 		t.Errorf("%d series after %d terms, %d after 5", series(t), *terms, shown)
 	}
-	// What each term left would be 95 more. A connection has three, and there is one more whenever two requests met.
+	// What each term left would be 95 more. A connection has three, and there is one more whenever two requests
+	// met.
 	eventually(t, "as few goroutines as after 5 terms", func() bool { return ownGoroutines() <= goroutines+15 })
 	t.Logf("%d terms: %d goroutines and %d series after 5, %d and %d at the end; with queues that controller-runtime has forgotten: %d",
 		*terms, goroutines, shown, ownGoroutines(), series(t), runtime.NumGoroutine())
