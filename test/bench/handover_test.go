@@ -29,7 +29,7 @@ func BenchmarkHandover(b *testing.B) {
 		if done := n + 1; done == early || done == *handovers {
 			for _, r := range []*harness.Replica{first, second} {
 				f := harness.FootprintOf(r)
-				footprints += fmt.Sprintf("| %d | %s | %d | %d | %d | %.1f MiB |\n", done, r.Name(), f.Goroutines, f.Handlers, f.Descriptors, float64(f.Heap)/(1<<20))
+				footprints += fmt.Sprintf("| %d | %s | %d | %d | %.1f MiB |\n", done, r.Name(), f.Goroutines, f.Descriptors, float64(f.Heap)/(1<<20))
 			}
 		}
 		if (n+1)%some == 0 {
@@ -45,7 +45,7 @@ func BenchmarkHandover(b *testing.B) {
 	firsts := row{event: "step down", name: fmt.Sprintf("the first %d", k), samples: all.samples[:k]}
 	lasts := row{event: "step down", name: fmt.Sprintf("the last %d", k), samples: all.samples[len(all.samples)-k:]}
 	fmt.Printf("\n%s%s%s%s\n", tableHead, firsts, lasts, all)
-	fmt.Printf("| after handovers | replica | goroutines | event handlers | open files and connections | heap after GC |\n|---|---|---|---|---|---|\n%s\n%s.\n%s.\n\n",
+	fmt.Printf("| after handovers | replica | goroutines | open files and connections | heap after GC |\n|---|---|---|---|---|\n%s\n%s.\n%s.\n\n",
 		footprints, versions(b), m.disk(b))
 }
 
