@@ -312,7 +312,7 @@ func (in *intake[T]) Replace(list []any, _ string) error {
 	if i.objects.count == 0 { // a first list may have a million objects: nothing needs to be looked up
 		become = i.begin
 	}
-	for _, e := range listed { // in the order of the list, which is that of keys: so the tree grows at its end
+	for _, e := range listed { // in the order of the list, which is that of keys: so each tree grows at its end
 		become(e.key, e.obj)
 	}
 	select {

@@ -57,7 +57,7 @@ func (s *system) follow(ctx context.Context, of *shard, c *child) {
 
 // explain says why a term began and for how long nobody led before it, and reports whether that is recorded.
 func (s *system) explain(past status.Terms, epoch int64) bool {
-	n := slices.IndexFunc(past.Terms, func(t status.Term) bool { return t.Epoch == epoch })
+	n := slices.IndexFunc(past.Terms, func(t status.Term) bool { return t.Range == 0 && t.Epoch == epoch })
 	if n < 0 || past.Terms[n].Phases == nil {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/election"
+	"github.com/regent-project/regent/pkg/election/internal/lease"
 )
 
 // gift is that a range was given away.
@@ -41,20 +42,10 @@ func (d *division) balance(ctx context.Context) {
 			settled.Reset(d.group.cfg.LeaseDuration)
 		case <-settled.C:
 			for began := time.Now(); d.giveOne(ctx); began = time.Now() {
-				rest(ctx, rests*time.Since(began))
+				lease.Sleep(ctx, rests*time.Since(began))
 			}
 			settled.Reset(d.group.cfg.LeaseDuration)
 		}
-	}
-}
-
-// rest waits for a while, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

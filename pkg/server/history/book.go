@@ -64,23 +64,25 @@ func (b Book) add(ctx context.Context, kube kubernetes.Interface, entries []Entr
 	}
 	for read := map[int]*corev1.ConfigMap{}; ; {
 		full, changed := seen.withAll(entries)
-		unread := slices.IndexFunc(changed, func(slot int) bool { return read[slot] == nil })
-		if unread < 0 {
-			for _, slot := range changed {
-				if err := b.write(ctx, kube, slot, read[slot], full[slot]); err != nil {
-					return err
-				}
+		unread := slices.DeleteFunc(slices.Clone(changed), func(slot int) bool { return read[slot] != nil })
+		for _, slot := range unread {
+			stored, err := kube.CoreV1().ConfigMaps(b.Namespace).Get(ctx, nameOf(slot), metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				stored = &corev1.ConfigMap{}
+			} else if err != nil {
+				return err
 			}
-			return nil
+			read[slot], seen[slot] = stored, stored.Data
 		}
-		slot := changed[unread]
-		stored, err := kube.CoreV1().ConfigMaps(b.Namespace).Get(ctx, nameOf(slot), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			stored = &corev1.ConfigMap{}
-		} else if err != nil {
-			return err
+		if len(unread) > 0 {
+			continue
 		}
-		read[slot], seen[slot] = stored, stored.Data
+		for _, slot := range changed {
+			if err := b.write(ctx, kube, slot, read[slot], full[slot]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 

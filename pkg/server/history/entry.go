@@ -85,9 +85,3 @@ func clipTerm(t *status.Term) {
 	// By the wall clock, as JSON has it, and as exact as the times on a Lease.
 	t.Began, t.Ended = t.Began.Truncate(time.Microsecond).UTC(), t.Ended.Truncate(time.Microsecond).UTC()
 }
-
-// same reports whether both are the same term. Replicas have another holder identity in each term, or one for all terms
-// of their presence.
-func same(a, b status.Term) bool {
-	return a.Range == b.Range && a.Epoch == b.Epoch && a.Holder == b.Holder
-}

@@ -104,7 +104,7 @@ func (p pages) latestOf(index int, numbers []int64) (out []Entry) {
 func (p pages) with(e Entry) (slot int, page map[string]string, added bool) {
 	all := p.numbers()
 	latest := p.latestOf(e.Range, all)
-	if slices.ContainsFunc(latest, func(l Entry) bool { return same(l.Term, e.Term) }) {
+	if slices.ContainsFunc(latest, func(l Entry) bool { return l.Term.Is(e.Term) }) {
 		return 0, nil, false
 	}
 	e.Before = slices.DeleteFunc(slices.Clone(e.Before), func(b status.Term) bool { return isTold(latest, b) })
@@ -164,6 +164,6 @@ func slotNamed(name string) (int, bool) {
 // isTold reports whether an entry says why a term ended.
 func isTold(entries []Entry, t status.Term) bool {
 	return slices.ContainsFunc(entries, func(e Entry) bool {
-		return slices.ContainsFunc(e.Before, func(b status.Term) bool { return same(b, t) && b.EndCause != "" })
+		return slices.ContainsFunc(e.Before, func(b status.Term) bool { return b.Is(t) && b.EndCause != "" })
 	})
 }

@@ -142,7 +142,7 @@ func (s *shard) judge(told []status.Term) string {
 	for n := len(told) - 1; n >= 0; n-- {
 		one, at := told[n], -1
 		for i := range left {
-			if same(left[i], one) {
+			if left[i].Is(one) {
 				at = i
 			}
 		}

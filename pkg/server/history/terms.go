@@ -93,7 +93,7 @@ func (t *tale) place(at int, one status.Term) int {
 }
 
 func (t *tale) find(one status.Term) int {
-	return slices.IndexFunc(*t, func(other status.Term) bool { return same(one, other) })
+	return slices.IndexFunc(*t, one.Is)
 }
 
 // isBehind reports whether the latest term that an entry tells is older than the latest of the tale.

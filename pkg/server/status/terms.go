@@ -42,6 +42,12 @@ type Term struct {
 	Gap float64 `json:"gapSeconds,omitempty"`
 }
 
+// Is reports whether both tell of the same term. Replicas have another holder identity in each term, or one for all
+// terms of their presence.
+func (t Term) Is(other Term) bool {
+	return t.Range == other.Range && t.Epoch == other.Epoch && t.Holder == other.Holder
+}
+
 // IsFirst reports whether nobody has led before.
 func (t Term) IsFirst() bool { return t.Trigger == "none" || t.Trigger == "" && t.Epoch == 1 }
 

@@ -1,6 +1,9 @@
 package status
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // StateLeading is Election.State of the replica that leads. While it ends its term it drains, and it is quarantined if
 // work of that term has not stopped. The words are package election's.
@@ -30,8 +33,9 @@ func Why(terms []Term, n int) string {
 	if !ok {
 		why = terms[n].Trigger
 	}
-	if n+1 < len(terms) && why != "" && terms[n+1].EndReason != "" {
-		why += " (" + strings.Join(strings.Fields(terms[n+1].EndReason), " ") + ")"
+	before := slices.IndexFunc(terms[n+1:], func(t Term) bool { return t.Range == terms[n].Range })
+	if before >= 0 && why != "" && terms[n+1+before].EndReason != "" {
+		why += " (" + strings.Join(strings.Fields(terms[n+1+before].EndReason), " ") + ")"
 	}
 	return why
 }

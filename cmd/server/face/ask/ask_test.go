@@ -109,6 +109,27 @@ func TestAnyReplicaIsAskedToHaveTheLeaderStepDown(t *testing.T) {
 	}
 }
 
+// Ranges have nothing to do with each other: their epochs may be the same, and a replica's holder identity is.
+func TestATriggerIsTakenFromTheSameTerm(t *testing.T) {
+	of := statustest.Lone()
+	of.Shards[0].Terms = []status.Term{{Range: 7, Epoch: 5, Holder: "a", Trigger: "death"}, {Epoch: 5, Holder: "a", Trigger: "release"}}
+	client, server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(status.Terms{Terms: []status.Term{{Epoch: 5, Holder: "a"}, {Range: 9, Epoch: 5, Holder: "a"}, {Range: 7, Epoch: 5, Holder: "a", Trigger: "expiry"}}})
+	})
+	for i := range of.Shards[0].Replicas {
+		of.Shards[0].Replicas[i].URL = server.URL
+	}
+	told, err := client.Terms(t.Context(), of, "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []string{"release", "", "expiry"} {
+		if got := told.Terms[n].Trigger; got != want {
+			t.Errorf("term %d of range %d began because of %q, want %q", told.Terms[n].Epoch, told.Terms[n].Range, got, want)
+		}
+	}
+}
+
 // A wish that is not carried out is not repeated elsewhere: the replica that was asked has passed it on, perhaps.
 func TestAWishIsSentOnce(t *testing.T) {
 	for _, code := range []int{http.StatusConflict, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusNotFound} {

@@ -24,7 +24,7 @@ func (c *Client) Terms(ctx context.Context, of status.Installation, shard string
 	_, err := first(ctx, c.shard(of, shard), status.TermsPath, &terms, nil)
 	for n, latest := 0, find(of, shard).Terms; n < len(terms.Terms); n++ {
 		t := &terms.Terms[n]
-		same := slices.IndexFunc(latest, func(l status.Term) bool { return l.Range == t.Range && l.Epoch == t.Epoch && l.Holder == t.Holder })
+		same := slices.IndexFunc(latest, t.Is)
 		if t.Trigger == "" && same >= 0 { // whoever was asked may not have read the leader's record yet
 			t.Trigger = latest[same].Trigger
 		}

@@ -84,7 +84,7 @@ func (p *page) leadership(s status.Shard) string {
 	text += fmt.Sprintf(" has led for %s, epoch %d", span(p.Now.Sub(e.Since)), e.Epoch)
 	why := ""
 	for i, t := range s.Terms {
-		if t.Epoch == e.Epoch {
+		if t.Range == 0 && t.Epoch == e.Epoch {
 			why = status.Why(s.Terms, i)
 		}
 	}
