@@ -3,6 +3,7 @@ module github.com/regent-project/regent
 go 1.26.0
 
 require (
+	filippo.io/age v1.2.1
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/go-json-experiment/json v1.27.2

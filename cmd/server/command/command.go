@@ -71,7 +71,7 @@ func newCommand() *cobra.Command {
 	cmd.AddGroup(groups...)
 	for group, commands := range map[string][]*cobra.Command{
 		groupLook:    {newStatus(), newControllers(), newTerms(), newTop(), newDoctor(), newUI()},
-		groupUse:     {newWS()},
+		groupUse:     {newWS(), newCluster()},
 		groupRun:     {newDev(), newStart(), newFront(), newEtcd()},
 		groupOperate: {newStepDown(), newForgetReplica(), newUpgrade(), newShard(), newPKI()},
 		"":           {newVersion()},

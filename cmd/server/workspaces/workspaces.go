@@ -37,14 +37,15 @@ func NewClient(config *rest.Config, on Place) *Client {
 	return &Client{config, on}
 }
 
-func (c *Client) at(path logicalcluster.Path) *rest.Config {
+// At returns the configuration of clients of a workspace.
+func (c *Client) At(path logicalcluster.Path) *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.Host = c.on.At(path).URL()
 	return config
 }
 
 func (c *Client) in(path logicalcluster.Path) (dynamic.ResourceInterface, error) {
-	client, err := dynamic.NewForConfig(c.at(path))
+	client, err := dynamic.NewForConfig(c.At(path))
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client of %s: %w", path, err)
 	}
@@ -53,7 +54,7 @@ func (c *Client) in(path logicalcluster.Path) (dynamic.ResourceInterface, error)
 
 // CheckEntry returns an error if there is no such workspace, or if the user may not enter it.
 func (c *Client) CheckEntry(ctx context.Context, path logicalcluster.Path) error {
-	client, err := discovery.NewDiscoveryClientForConfig(c.at(path))
+	client, err := discovery.NewDiscoveryClientForConfig(c.At(path))
 	if err != nil {
 		return fmt.Errorf("cannot make a client of %s: %w", path, err)
 	}
@@ -76,7 +77,7 @@ func (l *Listed) IsOnLoneShard() bool { return l.Labels[clusters.ShardLabel] == 
 
 // List returns the workspaces in a workspace, by name.
 func (c *Client) List(ctx context.Context, path logicalcluster.Path) ([]Listed, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(c.at(path))
+	client, err := discovery.NewDiscoveryClientForConfig(c.At(path))
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client of %s: %w", path, err)
 	}

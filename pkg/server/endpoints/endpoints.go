@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/regent-project/regent/pkg/controllers"
+	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/exports"
 	"github.com/regent-project/regent/pkg/server/fairness"
@@ -39,6 +40,8 @@ type Endpoints struct {
 	Others    *shards.Reader
 	// Exports answers what other shards ask about exports of this one.
 	Exports exports.Answers
+	// Stored has what is stored, for bundles.
+	Stored Stored
 	// Tally has what was asked for.
 	Tally      *fairness.Tally
 	Serializer runtime.NegotiatedSerializer
@@ -51,6 +54,7 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 			leadership: e.Leadership, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
 		},
 		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
+		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}
 	for path, describe := range e.descriptions() {

@@ -65,8 +65,8 @@ type Client struct {
 	members *members
 	tallies *tallies
 	aside   aside
-	// prefixes has the prefix of the keys of each resource that has a store, without the shard's own.
-	prefixes sync.Map
+	// resources has a *storedResource of each schema.GroupResource that has a store.
+	resources sync.Map
 	// builtIn is nil until ServeBuiltIn. gone are the logical clusters that go. clusterObjects has LogicalClusters.
 	builtIn        atomic.Pointer[BuiltIn]
 	gone           departures

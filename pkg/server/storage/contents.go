@@ -47,10 +47,11 @@ func (c *Client) Holding(ctx context.Context, resources []schema.GroupVersionRes
 
 // contents returns what the keys in etcd of a logical cluster's objects of a resource begin with.
 func (c *Client) contents(resource schema.GroupResource, cluster logicalcluster.Name) (string, error) {
-	prefix, ok := c.prefixes.Load(resource)
+	stored, ok := c.resources.Load(resource)
 	if !ok {
 		return "", fmt.Errorf("%s is not stored here: ask for what Deps.Resources has, or for clusters.CustomObjects", resource)
 	}
-	key, err := clusters.StorageKey(prefix.(string), prefix.(string), cluster)
+	prefix := stored.(*storedResource).prefix
+	key, err := clusters.StorageKey(prefix, prefix, cluster)
 	return c.config.Prefix + key + "/", err
 }

@@ -159,7 +159,7 @@ func (c *Client) emptied(ctx context.Context, lc *corev1alpha1.LogicalCluster) (
 	}
 	when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 	var untallied []schema.GroupVersionResource
-	for stored := range c.prefixes.Range {
+	for stored := range c.resources.Range {
 		resource := stored.(schema.GroupResource)
 		if resource == corev1alpha1.Resource("logicalclusters") {
 			continue

@@ -147,7 +147,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 		}
-		o.client.prefixes.Store(config.GroupResource, prefix)
+		o.client.resources.Store(config.GroupResource, &storedResource{prefix, transformer, jsonOf(encoding, config.Codec)})
 		holdsLeases := "" // the prefix of its keys, if this store does
 		if encoding.Term != nil {
 			holdsLeases = config.Prefix

@@ -1,0 +1,430 @@
+package bundles
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"filippo.io/age"
+	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/kcp-dev/sdk/apis/core"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/regent-project/regent/cmd/server/workspaces"
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/bundle"
+)
+
+// atOnce is how many objects are created at the same time.
+const atOnce = 8
+
+// ImportOptions say how bundles are imported.
+type ImportOptions struct {
+	// Identities of age open what is sealed.
+	Identities []age.Identity
+}
+
+// Report is what has become of what was imported.
+type Report struct {
+	// Created, Updated and Deleted count objects. What every workspace has is updated, or deleted.
+	Created int `json:"created"`
+	Updated int `json:"updated"`
+	Deleted int `json:"deleted"`
+	// Left is what is of the old place and of no use in another one, Changed what was imported with a part left
+	// out, and Refused what the server has refused.
+	Left    []Left `json:"left,omitempty"`
+	Changed []Note `json:"changed,omitempty"`
+	Refused []Note `json:"refused,omitempty"`
+}
+
+// Left is about objects of a resource.
+type Left struct {
+	Resource string `json:"resource"`
+	Objects  int    `json:"objects"`
+	Why      string `json:"why"`
+}
+
+// Note is about an object.
+type Note struct {
+	Path string `json:"path"`
+	Key  string `json:"key"`
+	Why  string `json:"why"`
+}
+
+// Import makes a new workspace of the first bundle, and workspaces below it of the others. Objects get new uids, and
+// their references to each other are kept: owners, and paths of workspaces that are imported, too. The error is of what
+// ended the import; what was created until then stays, and the report tells of it.
+func Import(ctx context.Context, client *workspaces.Client, all []*bundle.Bundle, to logicalcluster.Path, o ImportOptions) (*Report, error) {
+	i := &importer{client: client, options: o, uids: map[types.UID]types.UID{}}
+	err := i.run(ctx, all, to)
+	return &i.report, err
+}
+
+// importer imports bundles. Several goroutines create objects.
+type importer struct {
+	client  *workspaces.Client
+	options ImportOptions
+	places  []*destination
+
+	mu     sync.Mutex
+	uids   map[types.UID]types.UID // new ones, by those before
+	report Report
+}
+
+// destination is the workspace that a bundle is imported into.
+type destination struct {
+	*bundle.Bundle
+	from, to logicalcluster.Path
+	api      *api
+	// owned has the uids of the bundle's objects: of any other owner nobody knows what has become.
+	owned map[types.UID]bool
+	// waiting are objects whose owners are created in a later phase.
+	waiting []*found
+}
+
+// phases are what is created one after the other, in all workspaces: what others need comes first. What hinders others
+// comes last.
+var phases = []func(resource string) bool{
+	isOneOf("namespaces"),
+	isOneOf("secrets", "configmaps"),
+	isOneOf("customresourcedefinitions.apiextensions.k8s.io", "apiresourceschemas.apis.kcp.io"),
+	isOneOf("apiexports.apis.kcp.io"),
+	isOneOf("apibindings.apis.kcp.io"),
+	nil, // all others
+	isOneOf(
+		"validatingwebhookconfigurations.admissionregistration.k8s.io", "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+		"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+		"mutatingadmissionpolicies.admissionregistration.k8s.io", "mutatingadmissionpolicybindings.admissionregistration.k8s.io", "resourcequotas",
+	),
+}
+
+func isOneOf(names ...string) func(string) bool {
+	return func(resource string) bool { return slices.Contains(names, resource) }
+}
+
+// isOf reports whether a resource is created in a phase.
+func isOf(phase int, resource string) bool {
+	if phases[phase] != nil {
+		return phases[phase](resource)
+	}
+	return !slices.ContainsFunc(phases, func(of func(string) bool) bool { return of != nil && of(resource) })
+}
+
+func (i *importer) run(ctx context.Context, all []*bundle.Bundle, to logicalcluster.Path) error {
+	if err := i.prepare(all, to); err != nil {
+		return err
+	}
+	for _, d := range i.places {
+		if err := i.makeWorkspace(ctx, d); err != nil {
+			return err
+		}
+	}
+	for phase := range phases {
+		for _, d := range i.places {
+			if err := i.createAll(ctx, d, phase); err != nil {
+				return fmt.Errorf("import into %s: %w", d.to, err)
+			}
+		}
+		for _, d := range i.places {
+			if err := i.settle(ctx, d, phase); err != nil {
+				return fmt.Errorf("import into %s: %w", d.to, err)
+			}
+		}
+	}
+	return nil
+}
+
+// prepare says where each bundle goes, and reads all once: what is sealed for others is found before anything is made.
+func (i *importer) prepare(all []*bundle.Bundle, to logicalcluster.Path) error {
+	top := logicalcluster.NewPath(all[0].Path)
+	for _, b := range all {
+		from := logicalcluster.NewPath(b.Path)
+		below, ok := strings.CutPrefix(b.Path+":", all[0].Path+":")
+		if !ok {
+			return fmt.Errorf("the file has a bundle of %s, which is not below %s: import bundles one by one that were not exported together", b.Path, top)
+		}
+		d := &destination{Bundle: b, from: from, to: to, owned: map[types.UID]bool{}}
+		if below = strings.TrimSuffix(below, ":"); below != "" {
+			d.to = logicalcluster.NewPath(to.String() + ":" + below)
+		}
+		if !d.from.IsValid() || !d.to.IsValid() {
+			return fmt.Errorf("the file has a bundle of %q, which is no path of a workspace", b.Path)
+		}
+		err := b.Each(func(o bundle.Object) error {
+			obj, err := i.decode(o)
+			if obj != nil {
+				d.owned[obj.GetUID()] = true
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		i.places = append(i.places, d)
+	}
+	return nil
+}
+
+// decode returns nil for what is no object.
+func (i *importer) decode(o bundle.Object) (*unstructured.Unstructured, error) {
+	o, err := bundle.Unseal(o, i.options.Identities)
+	if err != nil || o.Object == nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(o.Object); err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", o.Key, err)
+	}
+	return obj, nil
+}
+
+// makeWorkspace makes the workspace, which must be new.
+func (i *importer) makeWorkspace(ctx context.Context, d *destination) error {
+	parent, ok := d.to.Parent()
+	if !ok {
+		return fmt.Errorf("%q is nothing that can be made: give the path of a new workspace, as in root:team-a", d.to)
+	}
+	if err := i.client.Create(ctx, parent, d.to.Base()); err != nil {
+		return fmt.Errorf("%s: %w", d.to, err)
+	}
+	if _, err := i.client.WaitReady(ctx, parent, d.to.Base()); err != nil {
+		return err
+	}
+	var err error
+	d.api, err = newAPI(i.client.At(d.to))
+	return err
+}
+
+// createAll creates the objects of a phase whose owners are there. The others wait for a later phase, and in the last
+// one they are created without owners: they own each other.
+func (i *importer) createAll(ctx context.Context, d *destination, phase int) error {
+	waiting := d.waiting
+	d.waiting = nil
+	if err := d.Each(func(o bundle.Object) error {
+		if !isOf(phase, resourceOf(o.Key)) {
+			return nil
+		}
+		found, err := i.take(ctx, d, o)
+		if found != nil {
+			waiting = append(waiting, found)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	for last := phase == len(phases)-1; len(waiting) > 0; {
+		var now, later []*found
+		for _, one := range waiting {
+			if i.resolveOwners(d, one) {
+				now = append(now, one)
+			} else {
+				later = append(later, one)
+			}
+		}
+		if len(now) == 0 {
+			if !last {
+				break
+			}
+			for _, one := range later {
+				one.obj.SetOwnerReferences(nil)
+				i.note(&i.report.Changed, d, one.key, "it has no owners: they and it own each other, or were refused")
+			}
+			now, later = later, nil
+		}
+		if err := i.createSome(ctx, d, now); err != nil {
+			return err
+		}
+		waiting = later
+	}
+	d.waiting = waiting
+	return nil
+}
+
+// createSome creates objects, several at the same time.
+func (i *importer) createSome(ctx context.Context, d *destination, some []*found) error {
+	creating, ctx := errgroup.WithContext(ctx)
+	creating.SetLimit(atOnce)
+	for _, one := range some {
+		creating.Go(func() error { return i.create(ctx, d, one) })
+	}
+	return creating.Wait()
+}
+
+// found is an object of a bundle that is to be created.
+type found struct {
+	key string
+	uid types.UID // before
+	obj *unstructured.Unstructured
+}
+
+// take decides what becomes of an object of a bundle. It returns nil if nothing is to be created.
+func (i *importer) take(ctx context.Context, d *destination, o bundle.Object) (*found, error) {
+	switch {
+	case o.Unreadable != "":
+		i.note(&i.report.Refused, d, o.Key, "it could not be read when it was exported: "+o.Unreadable)
+		return nil, nil
+	case o.Deleted:
+		return nil, i.remove(ctx, d, o.Key)
+	}
+	obj, err := i.decode(o)
+	if err != nil {
+		return nil, err
+	}
+	one := &found{o.Key, obj.GetUID(), obj}
+	if why := leftBehind(obj, resourceOf(o.Key)); why != "" {
+		i.leave(resourceOf(o.Key), why)
+		return nil, nil
+	}
+	switch resourceOf(o.Key) {
+	case "logicalclusters.core.kcp.io": // each has its own
+		return nil, nil
+	case "configmaps":
+		if obj.GetName() == clusters.RootCAConfigMap { // each server writes its own
+			return nil, nil
+		}
+	case "workspaces.tenancy.kcp.io":
+		if !slices.ContainsFunc(i.places, func(other *destination) bool { return other.from == d.from.Join(obj.GetName()) }) {
+			i.leave(resourceOf(o.Key), "they were not exported with this one: use --recursive")
+			return nil, nil
+		}
+		delete(obj.Object, "spec") // it is made already
+	case "apibindings.apis.kcp.io":
+		i.redirect(obj)
+	}
+	clean(obj)
+	return one, nil
+}
+
+// remove deletes what every workspace has, and this one had no more.
+func (i *importer) remove(ctx context.Context, d *destination, key string) error {
+	deleted, err := d.api.remove(ctx, key)
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		i.note(&i.report.Refused, d, key, "it cannot be deleted: "+err.Error())
+	case deleted:
+		i.report.Deleted++
+	}
+	return nil
+}
+
+// leftBehind says why an object is of no use in another place; empty: it is.
+func leftBehind(obj *unstructured.Unstructured, resource string) string {
+	switch {
+	case obj.GetDeletionTimestamp() != nil:
+		return "they were being deleted"
+	case resource == "events" || resource == "events.events.k8s.io":
+		return "they are about objects of the old place"
+	case resource == "secrets" && obj.Object["type"] == string(corev1.SecretTypeServiceAccountToken):
+		return "they are tokens of accounts of the old place: make new ones"
+	}
+	return ""
+}
+
+// redirect has a binding name the export in a workspace that is imported, too, where that is now.
+func (i *importer) redirect(binding *unstructured.Unstructured) {
+	at := []string{"spec", "reference", "export", "path"}
+	path, _, _ := unstructured.NestedString(binding.Object, at...)
+	for _, d := range i.places {
+		if path == d.from.String() || path == d.Cluster {
+			_ = unstructured.SetNestedField(binding.Object, d.to.String(), at...) // there is a string already
+			return
+		}
+	}
+}
+
+// clean removes what the server says of an object.
+func clean(obj *unstructured.Unstructured) {
+	for _, field := range []string{
+		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
+	} {
+		unstructured.RemoveNestedField(obj.Object, "metadata", field)
+	}
+	obj.SetAnnotations(ofUsers(obj.GetAnnotations()))
+	obj.SetLabels(ofUsers(obj.GetLabels()))
+}
+
+// ofUsers returns the annotations, or labels, that the server does not write itself.
+func ofUsers(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		return strings.HasPrefix(key, "internal.") || key == logicalcluster.AnnotationKey || key == core.LogicalClusterPathAnnotationKey
+	})
+	return out
+}
+
+// resolveOwners gives an object the new uids of its owners. It returns false if one of them will have a uid later.
+func (i *importer) resolveOwners(d *destination, one *found) bool {
+	owners := one.obj.GetOwnerReferences()
+	if len(owners) == 0 {
+		return true
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var kept []metav1.OwnerReference
+	for _, owner := range owners {
+		uid, ok := i.uids[owner.UID]
+		switch {
+		case ok:
+			owner.UID = uid
+			kept = append(kept, owner)
+		case d.owned[owner.UID]:
+			return false
+		}
+	}
+	if one.obj.SetOwnerReferences(kept); len(kept) < len(owners) {
+		i.report.Changed = append(i.report.Changed, Note{d.to.String(), one.key, "an owner is not in the bundle, or was refused, and is no owner any more"})
+	}
+	return true
+}
+
+// create creates an object, or updates what every workspace has.
+func (i *importer) create(ctx context.Context, d *destination, one *found) error {
+	made, updated, err := d.api.put(ctx, one.obj, strings.HasPrefix(one.key, "custom/"))
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		i.note(&i.report.Refused, d, one.key, err.Error())
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		delete(d.owned, one.uid) // nobody waits for it
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.uids[one.uid] = made.GetUID()
+	if updated {
+		i.report.Updated++
+	} else {
+		i.report.Created++
+	}
+	return nil
+}
+
+func (i *importer) note(to *[]Note, d *destination, key, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	*to = append(*to, Note{d.to.String(), key, why})
+}
+
+// leave counts an object that is left behind.
+func (i *importer) leave(resource, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for n := range i.report.Left {
+		if i.report.Left[n].Resource == resource && i.report.Left[n].Why == why {
+			i.report.Left[n].Objects++
+			return
+		}
+	}
+	i.report.Left = append(i.report.Left, Left{resource, 1, why})
+}
