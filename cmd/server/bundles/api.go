@@ -63,25 +63,25 @@ func (a *api) in(mapping *meta.RESTMapping, namespace string) dynamic.ResourceIn
 
 // put creates an object, with its status if that is written by clients. If it is there already, as what every workspace
 // has, it is updated.
-func (a *api) put(ctx context.Context, obj *unstructured.Unstructured, withStatus bool) (made *unstructured.Unstructured, updated bool, err error) {
+func (a *api) put(ctx context.Context, obj *unstructured.Unstructured, withStatus bool) (out *unstructured.Unstructured, updated bool, err error) {
 	client, mapping, err := a.of(obj)
 	if err != nil {
 		return nil, false, err
 	}
 	err = patiently(ctx, func() error {
-		made, err = client.Create(ctx, obj, metav1.CreateOptions{FieldManager: manager})
+		out, err = client.Create(ctx, obj, metav1.CreateOptions{FieldManager: manager})
 		if updated = apierrors.IsAlreadyExists(err); updated {
-			made, err = a.update(ctx, client, obj)
+			out, err = a.update(ctx, client, obj)
 		}
 		return err
 	})
 	if err != nil || !withStatus || obj.Object["status"] == nil || !a.hasStatus(mapping.Resource) {
-		return made, updated, err
+		return out, updated, err
 	}
-	return made, updated, patiently(ctx, func() error {
+	return out, updated, patiently(ctx, func() error {
 		with := obj.DeepCopy()
-		with.SetResourceVersion(made.GetResourceVersion())
-		with.SetUID(made.GetUID())
+		with.SetResourceVersion(out.GetResourceVersion())
+		with.SetUID(out.GetUID())
 		_, err := client.UpdateStatus(ctx, with, metav1.UpdateOptions{FieldManager: manager})
 		if apierrors.IsConflict(err) { // a controller was quicker: what it says is newer
 			return nil

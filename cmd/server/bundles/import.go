@@ -3,22 +3,18 @@ package bundles
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 
 	"filippo.io/age"
 	"github.com/kcp-dev/logicalcluster/v3"
-	"github.com/kcp-dev/sdk/apis/core"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/regent-project/regent/cmd/server/workspaces"
-	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/bundle"
 )
 
@@ -39,13 +35,13 @@ type Report struct {
 	Deleted int `json:"deleted"`
 	// Left is what is of the old place and of no use in another one, Changed what was imported with a part left
 	// out, and Refused what the server has refused.
-	Left    []Left `json:"left,omitempty"`
-	Changed []Note `json:"changed,omitempty"`
-	Refused []Note `json:"refused,omitempty"`
+	Left    []Leftover `json:"left,omitempty"`
+	Changed []Note     `json:"changed,omitempty"`
+	Refused []Note     `json:"refused,omitempty"`
 }
 
-// Left is about objects of a resource.
-type Left struct {
+// Leftover is about objects of a resource.
+type Leftover struct {
 	Resource string `json:"resource"`
 	Objects  int    `json:"objects"`
 	Why      string `json:"why"`
@@ -86,7 +82,7 @@ type destination struct {
 	// owned has the uids of the bundle's objects: of any other owner nobody knows what has become.
 	owned map[types.UID]bool
 	// waiting are objects whose owners are created in a later phase.
-	waiting []*found
+	waiting []*entry
 }
 
 // phases are what is created one after the other, in all workspaces: what others need comes first. What hinders others
@@ -211,16 +207,16 @@ func (i *importer) createAll(ctx context.Context, d *destination, phase int) err
 		if !isOf(phase, resourceOf(o.Key)) {
 			return nil
 		}
-		found, err := i.take(ctx, d, o)
-		if found != nil {
-			waiting = append(waiting, found)
+		one, err := i.take(ctx, d, o)
+		if one != nil {
+			waiting = append(waiting, one)
 		}
 		return err
 	}); err != nil {
 		return err
 	}
 	for last := phase == len(phases)-1; len(waiting) > 0; {
-		var now, later []*found
+		var now, later []*entry
 		for _, one := range waiting {
 			if i.resolveOwners(d, one) {
 				now = append(now, one)
@@ -248,7 +244,7 @@ func (i *importer) createAll(ctx context.Context, d *destination, phase int) err
 }
 
 // createSome creates objects, several at the same time.
-func (i *importer) createSome(ctx context.Context, d *destination, some []*found) error {
+func (i *importer) createSome(ctx context.Context, d *destination, some []*entry) error {
 	creating, ctx := errgroup.WithContext(ctx)
 	creating.SetLimit(atOnce)
 	for _, one := range some {
@@ -257,112 +253,15 @@ func (i *importer) createSome(ctx context.Context, d *destination, some []*found
 	return creating.Wait()
 }
 
-// found is an object of a bundle that is to be created.
-type found struct {
+// entry is an object of a bundle that is to be created.
+type entry struct {
 	key string
 	uid types.UID // before
 	obj *unstructured.Unstructured
 }
 
-// take decides what becomes of an object of a bundle. It returns nil if nothing is to be created.
-func (i *importer) take(ctx context.Context, d *destination, o bundle.Object) (*found, error) {
-	switch {
-	case o.Unreadable != "":
-		i.note(&i.report.Refused, d, o.Key, "it could not be read when it was exported: "+o.Unreadable)
-		return nil, nil
-	case o.Deleted:
-		return nil, i.remove(ctx, d, o.Key)
-	}
-	obj, err := i.decode(o)
-	if err != nil {
-		return nil, err
-	}
-	one := &found{o.Key, obj.GetUID(), obj}
-	if why := leftBehind(obj, resourceOf(o.Key)); why != "" {
-		i.leave(resourceOf(o.Key), why)
-		return nil, nil
-	}
-	switch resourceOf(o.Key) {
-	case "logicalclusters.core.kcp.io": // each has its own
-		return nil, nil
-	case "configmaps":
-		if obj.GetName() == clusters.RootCAConfigMap { // each server writes its own
-			return nil, nil
-		}
-	case "workspaces.tenancy.kcp.io":
-		if !slices.ContainsFunc(i.places, func(other *destination) bool { return other.from == d.from.Join(obj.GetName()) }) {
-			i.leave(resourceOf(o.Key), "they were not exported with this one: use --recursive")
-			return nil, nil
-		}
-		delete(obj.Object, "spec") // it is made already
-	case "apibindings.apis.kcp.io":
-		i.redirect(obj)
-	}
-	clean(obj)
-	return one, nil
-}
-
-// remove deletes what every workspace has, and this one had no more.
-func (i *importer) remove(ctx context.Context, d *destination, key string) error {
-	deleted, err := d.api.remove(ctx, key)
-	switch {
-	case ctx.Err() != nil:
-		return err
-	case err != nil:
-		i.note(&i.report.Refused, d, key, "it cannot be deleted: "+err.Error())
-	case deleted:
-		i.report.Deleted++
-	}
-	return nil
-}
-
-// leftBehind says why an object is of no use in another place; empty: it is.
-func leftBehind(obj *unstructured.Unstructured, resource string) string {
-	switch {
-	case obj.GetDeletionTimestamp() != nil:
-		return "they were being deleted"
-	case resource == "events" || resource == "events.events.k8s.io":
-		return "they are about objects of the old place"
-	case resource == "secrets" && obj.Object["type"] == string(corev1.SecretTypeServiceAccountToken):
-		return "they are tokens of accounts of the old place: make new ones"
-	}
-	return ""
-}
-
-// redirect has a binding name the export in a workspace that is imported, too, where that is now.
-func (i *importer) redirect(binding *unstructured.Unstructured) {
-	at := []string{"spec", "reference", "export", "path"}
-	path, _, _ := unstructured.NestedString(binding.Object, at...)
-	for _, d := range i.places {
-		if path == d.from.String() || path == d.Cluster {
-			_ = unstructured.SetNestedField(binding.Object, d.to.String(), at...) // there is a string already
-			return
-		}
-	}
-}
-
-// clean removes what the server says of an object.
-func clean(obj *unstructured.Unstructured) {
-	for _, field := range []string{
-		"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
-	} {
-		unstructured.RemoveNestedField(obj.Object, "metadata", field)
-	}
-	obj.SetAnnotations(ofUsers(obj.GetAnnotations()))
-	obj.SetLabels(ofUsers(obj.GetLabels()))
-}
-
-// ofUsers returns the annotations, or labels, that the server does not write itself.
-func ofUsers(all map[string]string) map[string]string {
-	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(key, _ string) bool {
-		return strings.HasPrefix(key, "internal.") || key == logicalcluster.AnnotationKey || key == core.LogicalClusterPathAnnotationKey
-	})
-	return out
-}
-
 // resolveOwners gives an object the new uids of its owners. It returns false if one of them will have a uid later.
-func (i *importer) resolveOwners(d *destination, one *found) bool {
+func (i *importer) resolveOwners(d *destination, one *entry) bool {
 	owners := one.obj.GetOwnerReferences()
 	if len(owners) == 0 {
 		return true
@@ -387,7 +286,7 @@ func (i *importer) resolveOwners(d *destination, one *found) bool {
 }
 
 // create creates an object, or updates what every workspace has.
-func (i *importer) create(ctx context.Context, d *destination, one *found) error {
+func (i *importer) create(ctx context.Context, d *destination, one *entry) error {
 	made, updated, err := d.api.put(ctx, one.obj, strings.HasPrefix(one.key, "custom/"))
 	if err != nil {
 		if ctx.Err() != nil {
@@ -426,5 +325,5 @@ func (i *importer) leave(resource, why string) {
 			return
 		}
 	}
-	i.report.Left = append(i.report.Left, Left{resource, 1, why})
+	i.report.Left = append(i.report.Left, Leftover{resource, 1, why})
 }

@@ -46,7 +46,7 @@ func newClusterExport(f *wsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [path]",
 		Short: "Write a workspace with all that is in it into a file",
-		Long: `Write a workspace with all that is in it into a file, as it is at one moment. Nobody waits for it, and it goes on if a
+		Long: `Write a workspace with all that is in it into a file, as it is at one moment. Nobody waits for it, and it continues if a
 replica ends. Secrets, and what is encrypted in etcd, are sealed for the recipients that --seal-to names (age-keygen makes
 one), or in plain text with --unsealed: without either, a workspace with secrets is not exported.
 

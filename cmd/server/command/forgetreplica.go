@@ -19,8 +19,8 @@ func newForgetReplica() *cobra.Command {
 	from := &f.admin
 	cmd := &cobra.Command{
 		Use:   "forget-replica <process>",
-		Short: "Declare a replica dead, so that another one can take the lease that it holds for life",
-		Long: `Declare a replica dead, so that another one can take the lease that it holds for life (--leader-election-mode=for-life).
+		Short: "Declare a replica dead that holds the lease for life, so that another can take it",
+		Long: `Declare a replica dead that holds the lease for life, so that another can take it (--leader-election-mode=for-life).
 Use it when the replica's machine is lost, or cut off for too long. It is not needed for a replica that died while its
 machine keeps running. Name the process, as the Event and regent status do: a replica that is restarted keeps its name.
 The command does not check whether the process is dead: if it still leads, its term ends and its writes are refused.`,

@@ -171,20 +171,20 @@ func (b *Bundle) eachOf(c chunk, hasHeader bool, do func(Object) error) error {
 var errFound = errors.New("found")
 
 // Find returns the object of a key, and false if there is none. It reads one part of the bundle.
-func (b *Bundle) Find(key string) (found Object, ok bool, err error) {
+func (b *Bundle) Find(key string) (out Object, ok bool, err error) {
 	n := sort.Search(len(b.index.Chunks), func(i int) bool { return b.index.Chunks[i].First > key }) - 1
 	if n < 0 { // the first part has the header, and perhaps no object
 		return Object{}, false, nil
 	}
 	err = b.eachOf(b.index.Chunks[n], n == 0, func(o Object) error {
 		if o.Key == key {
-			found = o
+			out = o
 			return errFound
 		}
 		return nil
 	})
 	if errors.Is(err, errFound) {
-		return found, true, nil
+		return out, true, nil
 	}
 	return Object{}, false, err
 }

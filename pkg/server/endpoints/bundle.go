@@ -21,7 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/build"
@@ -45,15 +47,16 @@ type Stored interface {
 	ReadPage(ctx context.Context, cluster logicalcluster.Name, revision int64, after string, size int, visit func(storage.Stored) error) (more bool, err error)
 }
 
-// bundlePage handles GET /clusters/<path>/bundle, for whoever may get that path in the logical cluster: a page of its
-// bundle, as lines of JSON (bundle.Line). With ?revision=<that of the page before>&after=<last key of it> it is the next
-// page, which any replica of the shard answers. Secrets, and what is encrypted in etcd, are sealed for each recipient of
-// age (?sealTo=), or in plain text with ?unsealed=true; with neither they are refused. It answers 410 if etcd has the
-// revision no more.
+// bundlePage handles GET /clusters/<path>/bundle, for whoever may get that path in the logical cluster, and list all
+// resources in it (*.*): a page of its bundle, as lines of JSON (bundle.Line). With ?revision=<that of the page
+// before>&after=<last key of it> it is the next page, which any replica of the shard answers. Secrets, and what is
+// encrypted in etcd, are sealed for each recipient of age (?sealTo=), or in plain text with ?unsealed=true; with
+// neither they are refused. It answers 410 if etcd has the revision no more.
 type bundlePage struct {
 	shard      string
 	stored     Stored
 	clusters   *clusters.Informer[*corev1alpha1.LogicalCluster]
+	authorizer authorizer.Authorizer
 	serializer runtime.NegotiatedSerializer
 }
 
@@ -77,6 +80,9 @@ func (b *bundlePage) read(req *http.Request) ([]byte, error) {
 	if !ok || cluster == clusters.Wildcard || clusters.IsSystem(cluster) {
 		return nil, apierrors.NewBadRequest("a bundle is of one logical cluster that has a path, as in /clusters/root:team" + bundle.Path)
 	}
+	if err := b.mayReadAll(req.Context()); err != nil {
+		return nil, err
+	}
 	query := req.URL.Query()
 	seal, err := sealWith(query)
 	if err != nil {
@@ -87,6 +93,26 @@ func (b *bundlePage) read(req *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	return b.page(req.Context(), cluster, revision, query.Get("after"), seal)
+}
+
+// mayReadAll returns an error unless the request's user may list everything. The right to get the path alone would be a
+// right to read all.
+func (b *bundlePage) mayReadAll(ctx context.Context) error {
+	who, ok := apirequest.UserFrom(ctx)
+	if !ok {
+		return apierrors.NewUnauthorized("nobody is known to ask")
+	}
+	decision, reason, err := b.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: who, Verb: "list", APIGroup: "*", APIVersion: "*", Resource: "*", ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	if err != nil {
+		reason = err.Error()
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "bundle"}, "", fmt.Errorf(
+		"a bundle has everything: user %q must be allowed to list all resources (*.*) in the logical cluster, as cluster-admin is: %s", who.GetName(), reason))
 }
 
 // revision returns that of the bundle: of the page before, and for the first one that of now.

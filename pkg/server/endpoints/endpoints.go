@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/regent-project/regent/pkg/controllers"
 	"github.com/regent-project/regent/pkg/server/bundle"
@@ -40,8 +41,9 @@ type Endpoints struct {
 	Others    *shards.Reader
 	// Exports answers what other shards ask about exports of this one.
 	Exports exports.Answers
-	// Stored has what is stored, for bundles.
-	Stored Stored
+	// Stored has what is stored, for bundles, and Authorizer says who may read all of it.
+	Stored     Stored
+	Authorizer authorizer.Authorizer
 	// Tally has what was asked for.
 	Tally      *fairness.Tally
 	Serializer runtime.NegotiatedSerializer
@@ -54,7 +56,7 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 			leadership: e.Leadership, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
 		},
 		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
-		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, serializer: e.Serializer},
+		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, authorizer: e.Authorizer, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}
 	for path, describe := range e.descriptions() {

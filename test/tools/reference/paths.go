@@ -21,6 +21,16 @@ These belong to the process and to no logical cluster. Members of ` + "`system:m
 |---|---|---|---|
 `
 
+const clusterPaths = `
+## Paths in a logical cluster
+
+Beside the APIs:
+
+| path | verb | answers | who may |
+|---|---|---|---|
+| ` + "`/clusters/<path>/bundle`" + ` | get | a page of the cluster's bundle ([BUNDLES.md](../BUNDLES.md)): lines of JSON, of which the last says whether there is ` + "`more`" + `; the next page is at ` + "`?revision=<that of the first line>&after=<last key>`" + `. ` + "`?sealTo=<recipient of age>`" + `, which may be repeated, or ` + "`?unsealed=true`" + ` | who may get that path, and list all resources (` + "`*.*`" + `), in the cluster |
+`
+
 const frontIntro = `
 ## Paths of a front
 
@@ -89,7 +99,7 @@ func pathsTable(code *source) (string, error) {
 	for path := range served {
 		err = errors.Join(err, fmt.Errorf("%s is served, and test/tools/reference does not say who may", path))
 	}
-	return page.String() + frontIntro, err
+	return page.String() + clusterPaths + frontIntro, err
 }
 
 // statusPaths returns the paths of package status that the server has handlers for.
