@@ -128,6 +128,7 @@ func (r *run) serve(api *api) error {
 func (r *run) start(store *store, caches *caches, elections *elections, terms *terms.Runner) {
 	r.process.Go("embedded etcd", func() error { return store.watchEmbedded(r.process.ctx) })
 	r.process.Go("etcd's space", func() error { store.space.Run(r.process.ctx); return nil })
+	r.process.Keep("etcd's revisions", store.FollowRevisions)
 	r.process.Go("etcd's members", func() error { return store.WatchMembers(r.process.ctx) })
 	for name, run := range r.server.identity.Runs() {
 		r.process.Keep(name, run)

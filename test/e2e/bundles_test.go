@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	corev1 "k8s.io/api/core/v1"
@@ -221,6 +222,58 @@ func mustBeWhole(t *testing.T, r *harness.Replica, path string) {
 	if out, err := tryKubectl(r, path, "", "get", "clusterrolebinding", "workspace-admin"); err == nil {
 		t.Errorf("%s has what was deleted: %s", path, out)
 	}
+}
+
+// A tenant that has deleted its objects has them back as they were a moment ago, or as a file has them, and no other
+// workspace is touched.
+func TestATenantHasItsObjectsBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	r := harness.NewShard("").Start(t, "a")
+	r.WaitRoot()
+	u := regentUser{t, filepath.Join(r.Root, "admin.kubeconfig")}
+	for _, name := range []string{"team", "other"} {
+		u.must("ready", "ws", "create", name)
+		mustKubectl(t, r, "root:"+name, referring, "apply", "-f", "-")
+	}
+	content := func(cluster string) string {
+		return mustKubectl(t, r, cluster, "", "-n", "app", "get", "configmaps,secrets,serviceaccounts", "-o", "jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.ownerReferences[*].name} {.data}{\"\\n\"}{end}")
+	}
+	mustKubectl(t, r, "root:team", "{apiVersion: v1, kind: ConfigMap, metadata: {name: owned, namespace: app, ownerReferences: [{apiVersion: v1, kind: Secret, name: key, uid: "+
+		mustKubectl(t, r, "root:team", "", "-n", "app", "get", "secret", "key", "-o", "jsonpath={.metadata.uid}")+"}]}}", "apply", "-f", "-")
+	before, others := content("root:team"), mustKubectl(t, r, "root:other", "", "-n", "app", "get", "configmaps,secrets,serviceaccounts", "-o", "yaml")
+	file := filepath.Join(t.TempDir(), "team.bundle")
+	u.must("root:team", "cluster", "export", "root:team", "-f", file, "--unsealed")
+
+	for name, how := range map[string]func(since time.Time) []string{
+		"of a file": func(time.Time) []string { return []string{"-f", file} },
+		"as it was": func(since time.Time) []string { return []string{"--ago=" + time.Since(since).String()} },
+	} {
+		var good time.Time
+		harness.Eventually(t, "the server knows a revision at which it was so", func() bool {
+			good = time.Now()
+			out := u.must("", "cluster", "restore", "root:team", "--ago="+time.Since(good).String(), "--prune", "--plan")
+			return strings.Contains(out, "0 objects would be created, 0 updated, 0 deleted")
+		})
+		mustKubectl(t, r, "root:team", "", "-n", "app", "delete", "secret", "key")
+		mustKubectl(t, r, "root:team", "", "-n", "app", "patch", "configmap", "kept", "--type=merge", "-p", `{"data":{"text":"changed"}}`)
+		mustKubectl(t, r, "root:team", "", "-n", "app", "create", "configmap", "new")
+		harness.Eventually(t, "what the secret owned is gone", func() bool { return !strings.Contains(content("root:team"), "owned") })
+		restore := append([]string{"cluster", "restore", "root:team", "--namespace=app", "--prune"}, how(good)...)
+		u.must("create core/secrets/app/key", append(restore, "--plan")...)
+		if content("root:team") == before {
+			t.Fatal("a plan has done something")
+		}
+		u.must("2 objects created, 1 updated, 1 deleted", append(restore[:5:5], how(good)...)...)
+		if after := content("root:team"); after != before {
+			t.Errorf("%s: it has\n%s\nwant\n%s", name, after, before)
+		}
+		u.must("0 objects created, 0 updated, 0 deleted", append(restore[:5:5], how(good)...)...)
+	}
+	if after := mustKubectl(t, r, "root:other", "", "-n", "app", "get", "configmaps,secrets,serviceaccounts", "-o", "yaml"); after != others {
+		t.Errorf("the other workspace has\n%s\nwant\n%s", after, others)
+	}
+	u.refuses("does not know which revision", "cluster", "restore", "root:team", "--ago=10h")
+	u.refuses("either -f team.bundle, or --ago=2m", "cluster", "restore", "root:team")
 }
 
 // Exports succeed, and are whole, while replicas are killed one after the other, through a front that forwards to

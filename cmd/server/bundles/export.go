@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
@@ -28,6 +29,9 @@ const pause = 200 * time.Millisecond
 // workspacesKey begins the keys of Workspaces in a bundle.
 const workspacesKey = "tenancy.kcp.io/workspaces/"
 
+// logicalClusterKey is the key of the LogicalCluster.
+const logicalClusterKey = "core.kcp.io/logicalclusters/" + corev1alpha1.LogicalClusterName
+
 // ExportOptions say what is exported.
 type ExportOptions struct {
 	// Recursive: with all workspaces below, each with a bundle of its own at a revision of its own.
@@ -36,6 +40,8 @@ type ExportOptions struct {
 	// export with secrets fails.
 	SealTo   []string
 	Unsealed bool
+	// Ago is for how long ago the workspace is exported as it was. etcd knows five minutes at least.
+	Ago time.Duration
 }
 
 // Exported is what an export has written of one logical cluster.
@@ -62,7 +68,15 @@ type Below struct {
 // is whole if it returns no error. A server that fails is asked again until ctx ends: any replica of the shard goes on
 // where the last one stopped. A workspace below that is gone by then, or that the user may not export, is left out.
 func Export(ctx context.Context, client *workspaces.Client, path logicalcluster.Path, to io.Writer, o ExportOptions) ([]*Exported, error) {
-	top, err := exportOne(ctx, client, path, to, o)
+	began := time.Now()
+	one := func(path logicalcluster.Path) (*Exported, error) {
+		of := o
+		if o.Ago > 0 { // the same moment for all
+			of.Ago += time.Since(began)
+		}
+		return exportOne(ctx, client, path, to, of)
+	}
+	top, err := one(path)
 	if err != nil {
 		return nil, fmt.Errorf("export %s: %w", path, err)
 	}
@@ -74,14 +88,14 @@ func Export(ctx context.Context, client *workspaces.Client, path logicalcluster.
 			if below.Left != "" {
 				continue
 			}
-			one, err := exportOne(ctx, client, in.Join(below.Name), to, o)
+			next, err := one(in.Join(below.Name))
 			switch {
-			case one == nil && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
+			case next == nil && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
 				below.Left, below.Lacks = err.Error(), true
 			case err != nil:
 				return nil, fmt.Errorf("export %s: %w", in.Join(below.Name), err)
 			default:
-				all = append(all, one)
+				all = append(all, next)
 			}
 		}
 	}
@@ -105,6 +119,8 @@ type exporter struct {
 	writer  *bundle.Writer
 	out     Exported
 	last    string // key
+	// wasThere: its LogicalCluster is in it.
+	wasThere bool
 }
 
 func (e *exporter) export(ctx context.Context, client *workspaces.Client, path logicalcluster.Path, to io.Writer) error {
@@ -134,12 +150,16 @@ func (e *exporter) export(ctx context.Context, client *workspaces.Client, path l
 		}
 		more = page.more
 	}
+	if !e.wasThere {
+		return errors.New("the workspace was not there yet")
+	}
 	return e.writer.Close()
 }
 
 func (e *exporter) add(o bundle.Object) error {
 	e.last = o.Key
 	e.out.Objects++
+	e.wasThere = e.wasThere || o.Key == logicalClusterKey
 	if o.Unreadable != "" {
 		e.out.Unreadable = append(e.out.Unreadable, o.Key)
 	}
@@ -198,6 +218,9 @@ func (e *exporter) request(ctx context.Context) ([]byte, error) {
 	req := e.client.Get().AbsPath(bundle.Path)
 	if e.writer != nil {
 		req = req.Param("revision", strconv.FormatInt(e.out.Revision, 10)).Param("after", e.last)
+	}
+	if e.writer == nil && e.options.Ago > 0 {
+		req = req.Param("ago", e.options.Ago.String())
 	}
 	for _, recipient := range e.options.SealTo {
 		req = req.Param("sealTo", recipient)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"go.uber.org/goleak"
@@ -41,7 +42,8 @@ type shard struct {
 func startShard(t *testing.T, objects int) (*shard, *workspaces.Client) {
 	t.Helper()
 	s := &shard{T: t, header: bundle.Header{Version: bundle.Version, Cluster: "2xk", Path: "root:team", Shard: "root", Revision: 7}}
-	for n := range objects {
+	s.objects = []bundle.Object{{Key: logicalClusterKey, Revision: 1, Object: json.RawMessage(`{"kind":"LogicalCluster"}`)}}
+	for n := range objects - 1 {
 		s.objects = append(s.objects, bundle.Object{Key: fmt.Sprintf("core/configmaps/default/n%02d", n), Revision: 1, Object: json.RawMessage(`{"kind":"ConfigMap"}`)})
 	}
 	server := httptest.NewServer(s)
@@ -147,6 +149,17 @@ func TestAnExportThatCannotGoOnEnds(t *testing.T) {
 		if _, err := Export(t.Context(), client, logicalcluster.NewPath("root:team"), io.Discard, ExportOptions{}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestAWorkspaceThatWasNotThereIsNoBundle(t *testing.T) {
+	s, client := startShard(t, 10)
+	s.objects = nil
+	if _, err := Export(t.Context(), client, logicalcluster.NewPath("root:team"), io.Discard, ExportOptions{Ago: time.Minute}); err == nil || !strings.Contains(err.Error(), "not there") {
+		t.Errorf("%v", err)
+	}
+	if len(s.asked) != 1 || !strings.Contains(s.asked[0], "ago=1m") {
+		t.Errorf("it was asked for %q", s.asked)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"filippo.io/age"
+	"github.com/kcp-dev/logicalcluster/v3"
 
 	"github.com/regent-project/regent/pkg/server/bundle"
 )
@@ -57,6 +58,19 @@ func (f *File) Close() error {
 		return fmt.Errorf("close the bundle: %w", err)
 	}
 	return nil
+}
+
+// Of returns the bundle of a workspace, and the only one if there is one: a workspace may have been somewhere else.
+func (f *File) Of(path logicalcluster.Path) (*bundle.Bundle, error) {
+	for _, b := range f.Bundles {
+		if b.Path == path.String() || b.Cluster == path.String() {
+			return b, nil
+		}
+	}
+	if len(f.Bundles) == 1 {
+		return f.Bundles[0], nil
+	}
+	return nil, fmt.Errorf("the file has bundles of %d workspaces, and none of %s: regent cluster inspect lists them", len(f.Bundles), path)
 }
 
 // Show writes the object of a key as JSON, of the first bundle that has it.

@@ -198,8 +198,7 @@ func (i *importer) makeWorkspace(ctx context.Context, d *destination) error {
 	return err
 }
 
-// createAll creates the objects of a phase whose owners are there. The others wait for a later phase, and in the last
-// one they are created without owners: they own each other.
+// createAll creates the objects of a phase whose owners are there. The others wait for a later phase.
 func (i *importer) createAll(ctx context.Context, d *destination, phase int) error {
 	waiting := d.waiting
 	d.waiting = nil
@@ -215,7 +214,13 @@ func (i *importer) createAll(ctx context.Context, d *destination, phase int) err
 	}); err != nil {
 		return err
 	}
-	for last := phase == len(phases)-1; len(waiting) > 0; {
+	return i.createReady(ctx, d, waiting, phase == len(phases)-1)
+}
+
+// createReady creates those objects whose owners are there, again and again. The others wait, unless this is the last
+// time: then they are created without owners.
+func (i *importer) createReady(ctx context.Context, d *destination, waiting []*entry, last bool) error {
+	for len(waiting) > 0 {
 		var now, later []*entry
 		for _, one := range waiting {
 			if i.resolveOwners(d, one) {

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/bundle"
 )
 
@@ -33,13 +32,10 @@ func (i *importer) take(ctx context.Context, d *destination, o bundle.Object) (*
 		i.leave(resourceOf(o.Key), why)
 		return nil, nil
 	}
-	switch resourceOf(o.Key) {
-	case "logicalclusters.core.kcp.io": // each has its own
+	if isOfServer(o.Key) { // each has its own
 		return nil, nil
-	case "configmaps":
-		if obj.GetName() == clusters.RootCAConfigMap { // each server writes its own
-			return nil, nil
-		}
+	}
+	switch resourceOf(o.Key) {
 	case "workspaces.tenancy.kcp.io":
 		if !slices.ContainsFunc(i.places, func(other *destination) bool { return other.from == d.from.Join(obj.GetName()) }) {
 			i.leave(resourceOf(o.Key), "they were not exported with this one: use --recursive")
@@ -110,5 +106,8 @@ func ofUsers(all map[string]string) map[string]string {
 	maps.DeleteFunc(out, func(key, _ string) bool {
 		return strings.HasPrefix(key, "internal.") || key == logicalcluster.AnnotationKey || key == core.LogicalClusterPathAnnotationKey
 	})
+	if len(out) == 0 {
+		return nil
+	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"filippo.io/age"
@@ -21,17 +20,18 @@ func newCluster() *cobra.Command {
 	f := &wsFlags{}
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Export workspaces into files, import them, and clone them",
+		Short: "Export, import, clone and restore workspaces",
 		Long: `Export workspaces with all that is in them into files, and import these as new workspaces, here or in another
-installation: docs/BUNDLES.md. Whoever may do everything in a workspace may export it. Paths are as for regent ws.`,
+installation; put a workspace back to what a file has, or to what it was a minute ago: docs/BUNDLES.md. Whoever may do everything in a workspace may export it. Paths are as for regent ws.`,
 		Example: `  regent cluster export root:team -f team.bundle --seal-to=age1...
   regent cluster inspect team.bundle
   regent cluster import team.bundle root:team-again --identity=key.txt
-  regent cluster clone root:template root:new`,
+  regent cluster clone root:template root:new
+  regent cluster restore root:team --ago=2m --plan`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	online := []*cobra.Command{newClusterExport(f), newClusterImport(f), newClusterClone(f)}
+	online := []*cobra.Command{newClusterExport(f), newClusterImport(f), newClusterClone(f), newClusterRestore(f)}
 	cmd.AddCommand(append(online, newClusterInspect())...)
 	for _, c := range online {
 		f.admin.addTo(c.Flags(), "", "The kubeconfig's context to begin at. Default: the current one.")
@@ -66,6 +66,7 @@ read, or workspaces that the user may not export.`,
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "The file to write, which must not be there; - for the standard output.")
 	cmd.Flags().BoolVar(&o.Recursive, "recursive", false, "With all workspaces below it, each as it is at a moment of its own.")
+	addAgo(cmd, &o.Ago)
 	cmd.Flags().StringArrayVar(&o.SealTo, "seal-to", nil, "A recipient of age (age1...) for whom secrets are sealed. May be repeated.")
 	cmd.Flags().BoolVar(&o.Unsealed, "unsealed", false, "Have secrets in plain text.")
 	return cmd
@@ -100,6 +101,8 @@ func checkExport(stdout io.Writer, name string, o bundles.ExportOptions) error {
 	switch {
 	case name == "":
 		return errors.New("say which file to write: -f team.bundle, or -f - for the standard output")
+	case o.Ago < 0:
+		return fmt.Errorf("--ago %v must not be negative", o.Ago)
 	case name == "-" && isTerminal(stdout):
 		return errors.New("a bundle is nothing to be shown on a terminal: give a file, or a pipe")
 	case o.Unsealed && len(o.SealTo) > 0:
@@ -184,6 +187,10 @@ Exit codes: 0 the file is whole; 1 it is damaged, or has no such object; 2 the a
 	addIdentity(cmd, &identity)
 	complete(cmd, "output", func(context.Context) []string { return view.Formats })
 	return cmd
+}
+
+func addAgo(cmd *cobra.Command, ago *time.Duration) {
+	cmd.Flags().DurationVar(ago, "ago", 0, "As it was so long ago. etcd knows the last five minutes at least.")
 }
 
 func addIdentity(cmd *cobra.Command, identity *string) {
@@ -276,24 +283,15 @@ Exit codes: those of regent cluster import.`,
 	return cmd
 }
 
-func clone(ctx context.Context, cmd *cobra.Command, k *kubeconfig, from, to logicalcluster.Path, recursive bool) (err error) {
-	key, err := age.GenerateX25519Identity()
-	if err != nil {
-		return fmt.Errorf("make a key for the temporary file: %w", err)
-	}
-	directory, err := os.MkdirTemp("", "regent-clone-")
-	if err != nil {
-		return fmt.Errorf("make a temporary directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	name := directory + "/bundle"
-	if err := export(ctx, cmd, k, from, name, bundles.ExportOptions{Recursive: recursive, SealTo: []string{key.Recipient().String()}}); err != nil {
-		return err
-	}
-	file, err := bundles.OpenFile(name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return importInto(ctx, cmd, k, file, to, bundles.ImportOptions{Identities: []age.Identity{key}})
+func clone(ctx context.Context, cmd *cobra.Command, k *kubeconfig, from, to logicalcluster.Path, recursive bool) error {
+	return aside(func(a *asideFiles) error {
+		file, err := a.export(ctx, k, "bundle", from, bundles.ExportOptions{Recursive: recursive})
+		if err != nil {
+			return err
+		}
+		if err := tellExported(cmd.OutOrStdout(), file.exported, recursive); err != nil {
+			return err
+		}
+		return importInto(ctx, cmd, k, file.File, to, bundles.ImportOptions{Identities: a.identities})
+	})
 }

@@ -44,14 +44,15 @@ const secrets = "core/secrets/"
 // Stored reads what a logical cluster has stored.
 type Stored interface {
 	Revision(context.Context) (int64, error)
+	RevisionAgo(time.Duration) (int64, error)
 	ReadPage(ctx context.Context, cluster logicalcluster.Name, revision int64, after string, size int, visit func(storage.Stored) error) (more bool, err error)
 }
 
 // bundlePage handles GET /clusters/<path>/bundle, for whoever may get that path in the logical cluster, and list all
 // resources in it (*.*): a page of its bundle, as lines of JSON (bundle.Line). With ?revision=<that of the page
-// before>&after=<last key of it> it is the next page, which any replica of the shard answers. Secrets, and what is
-// encrypted in etcd, are sealed for each recipient of age (?sealTo=), or in plain text with ?unsealed=true; with
-// neither they are refused. It answers 410 if etcd has the revision no more.
+// before>&after=<last key of it> it is the next page, which any replica of the shard answers. With ?ago=<duration> the
+// first page is of then. Secrets, and what is encrypted in etcd, are sealed for each recipient of age (?sealTo=), or in
+// plain text with ?unsealed=true; with neither they are refused. It answers 410 if etcd has the revision no more.
 type bundlePage struct {
 	shard      string
 	stored     Stored
@@ -118,6 +119,9 @@ func (b *bundlePage) mayReadAll(ctx context.Context) error {
 // revision returns that of the bundle: of the page before, and for the first one that of now.
 func (b *bundlePage) revision(ctx context.Context, query url.Values) (int64, error) {
 	given := query.Get("revision")
+	if ago := query.Get("ago"); ago != "" && given == "" {
+		return b.revisionAgo(ago)
+	}
 	if given == "" && query.Get("after") == "" {
 		now, err := b.stored.Revision(ctx)
 		if err != nil {
@@ -128,6 +132,19 @@ func (b *bundlePage) revision(ctx context.Context, query url.Values) (int64, err
 	revision, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || revision <= 0 {
 		return 0, apierrors.NewBadRequest(fmt.Sprintf("revision=%q must be that of the page before", given))
+	}
+	return revision, nil
+}
+
+// revisionAgo returns the revision of a duration ago.
+func (b *bundlePage) revisionAgo(text string) (int64, error) {
+	ago, err := time.ParseDuration(text)
+	if err != nil || ago < 0 {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("ago=%q must be a duration, such as 90s", text))
+	}
+	revision, err := b.stored.RevisionAgo(ago)
+	if err != nil {
+		return 0, apierrors.NewResourceExpired(err.Error() + ": ask another one, or of a later moment")
 	}
 	return revision, nil
 }

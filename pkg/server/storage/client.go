@@ -65,6 +65,8 @@ type Client struct {
 	members *members
 	tallies *tallies
 	aside   aside
+	// timeline is filled by FollowRevisions.
+	timeline timeline
 	// resources has a *storedResource of each schema.GroupResource that has a store.
 	resources sync.Map
 	// builtIn is nil until ServeBuiltIn. gone are the logical clusters that go. clusterObjects has LogicalClusters.

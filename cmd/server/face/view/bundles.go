@@ -41,12 +41,36 @@ func Bundles(w io.Writer, look Look, all []bundles.Inspected) error {
 func Imported(w io.Writer, look Look, to logicalcluster.Path, r *bundles.Report) error {
 	p := &page{Look: look}
 	p.line("Workspace %s: %d objects created, %d of what every workspace has updated, %d deleted.", to, r.Created, r.Updated, r.Deleted)
+	p.report(r)
+	return p.flush(w)
+}
+
+// Restored writes what has become of a workspace that was put back, or with plan what would be done.
+func Restored(w io.Writer, look Look, to logicalcluster.Path, r *bundles.Restored, plan bool) error {
+	p := &page{Look: look}
+	if plan {
+		p.line("Workspace %s: %d objects would be created, %d updated, %d deleted, and %d are as they were.", to, len(r.Create), len(r.Update), len(r.Delete), r.Same)
+		for _, some := range []struct {
+			what string
+			keys []string
+		}{{"create", r.Create}, {"update", r.Update}, {"delete", r.Delete}} {
+			for _, key := range some.keys {
+				p.line("  %s %s", some.what, key)
+			}
+		}
+	} else {
+		p.line("Workspace %s: %d objects created, %d updated, %d deleted, and %d are as they were.", to, r.Created, r.Updated, r.Deleted, r.Same)
+	}
+	p.report(&r.Report)
+	return p.flush(w)
+}
+
+func (p *page) report(r *bundles.Report) {
 	for _, left := range r.Left {
 		p.line("  %d %s were left behind: %s.", left.Objects, left.Resource, left.Why)
 	}
 	p.notes("%d objects were changed:", r.Changed)
-	p.notes(look.warning("%d objects were refused:"), r.Refused)
-	return p.flush(w)
+	p.notes(p.warning("%d objects were refused:"), r.Refused)
 }
 
 func (p *page) notes(title string, all []bundles.Note) {

@@ -1,0 +1,257 @@
+package bundles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/regent-project/regent/cmd/server/workspaces"
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/bundle"
+)
+
+// RestoreOptions say what is put back.
+type RestoreOptions struct {
+	ImportOptions
+	// Only are keys, or beginnings of keys that end with a slash. Namespace has that namespace and all in it. With
+	// neither everything is put back.
+	Only      []string
+	Namespace string
+	// Prune: what was not there then is deleted.
+	Prune bool
+	// Plan: nothing is done, and the report says what would be.
+	Plan bool
+}
+
+// selects reports whether an object is to be put back.
+func (o *RestoreOptions) selects(key string) bool {
+	if o.Namespace == "" && len(o.Only) == 0 {
+		return true
+	}
+	s := strings.Split(key, "/")
+	if o.Namespace != "" && (key == "core/namespaces/"+o.Namespace || s[len(s)-2] == o.Namespace && len(s) > 3 && (s[0] != "custom" || len(s) > 4)) {
+		return true
+	}
+	return slices.ContainsFunc(o.Only, func(only string) bool {
+		return key == only || strings.HasSuffix(only, "/") && strings.HasPrefix(key, only)
+	})
+}
+
+// Restored is what has become, or would become, of a workspace that is put back.
+type Restored struct {
+	Report
+	// Same is how many objects are as they were.
+	Same int `json:"same"`
+	// Create, Update and Delete are the keys of what is put back.
+	Create []string `json:"create,omitempty"`
+	Update []string `json:"update,omitempty"`
+	Delete []string `json:"delete,omitempty"`
+}
+
+// Restore puts the objects of a workspace back to what they were then. now is a bundle of the workspace as it is: what
+// is the same in both is left alone. Objects are created, with new uids, updated and deleted through the API. What
+// others change meanwhile may be overwritten.
+func Restore(ctx context.Context, client *workspaces.Client, then, now *bundle.Bundle, to logicalcluster.Path, o RestoreOptions) (*Restored, error) {
+	r := &restorer{importer: importer{client: client, options: o.ImportOptions, uids: map[types.UID]types.UID{}}, options: o}
+	d := &destination{Bundle: then, from: logicalcluster.NewPath(then.Path), to: to, owned: map[types.UID]bool{}}
+	r.places = []*destination{d}
+	err := r.plan(d, now)
+	if err == nil && !o.Plan {
+		err = r.carryOut(ctx, d)
+	}
+	r.out.Report = r.report
+	return &r.out, err
+}
+
+// restorer puts one workspace back.
+type restorer struct {
+	importer
+	options RestoreOptions
+	out     Restored
+	// put is what is created or updated, and prune what is deleted.
+	put, prune []*entry
+}
+
+// state is what a bundle has of a key.
+type state struct {
+	obj     *unstructured.Unstructured // nil: it is deleted, or unreadable
+	deleted bool
+}
+
+// plan finds out what is to be done.
+func (r *restorer) plan(d *destination, now *bundle.Bundle) error {
+	there, was := map[string]state{}, map[string]bool{}
+	if err := now.Each(func(o bundle.Object) error {
+		obj, err := r.decode(o)
+		there[o.Key] = state{obj, o.Deleted}
+		return err
+	}); err != nil {
+		return err
+	}
+	each := func(do func(o bundle.Object, then *unstructured.Unstructured, now state) error) error {
+		return d.Each(func(o bundle.Object) error {
+			then, err := r.decode(o)
+			if errors.Is(err, bundle.ErrSealed) && !r.options.selects(o.Key) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return do(o, then, there[o.Key])
+		})
+	}
+	if err := each(func(o bundle.Object, then *unstructured.Unstructured, now state) error {
+		if was[o.Key] = true; then != nil && now.obj != nil {
+			r.uids[then.GetUID()] = now.obj.GetUID()
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := each(func(o bundle.Object, then *unstructured.Unstructured, now state) error {
+		r.planOne(d, o, then, now)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(there)) {
+		if !was[key] && r.options.selects(key) {
+			r.planNew(key, there[key])
+		}
+	}
+	return nil
+}
+
+// planOne decides about an object that was there then.
+func (r *restorer) planOne(d *destination, o bundle.Object, then *unstructured.Unstructured, now state) {
+	resource := resourceOf(o.Key)
+	switch {
+	case !r.options.selects(o.Key) || isOfServer(o.Key):
+	case o.Unreadable != "":
+		r.note(&r.report.Refused, d, o.Key, "it could not be read when it was exported: "+o.Unreadable)
+	case now.obj != nil && now.obj.GetDeletionTimestamp() != nil:
+		r.leave(resource, "they are being deleted: restore again once they are gone")
+	case o.Deleted:
+		if now.obj != nil {
+			r.planNew(o.Key, now)
+		}
+	case now.obj != nil && reflect.DeepEqual(r.contentOf(o.Key, then), r.contentOf(o.Key, now.obj)):
+		r.out.Same++
+	case leftBehind(then, resource) != "":
+		r.leave(resource, leftBehind(then, resource))
+	case resource == "workspaces.tenancy.kcp.io" && now.obj == nil:
+		r.leave(resource, "they are gone with all that was in them: import a bundle of each")
+	default:
+		if now.obj == nil {
+			r.out.Create = append(r.out.Create, o.Key)
+			d.owned[then.GetUID()] = true
+		} else {
+			r.out.Update = append(r.out.Update, o.Key)
+		}
+		one := &entry{o.Key, then.GetUID(), then}
+		clean(then)
+		r.put = append(r.put, one)
+	}
+}
+
+// planNew decides about an object that was not there then.
+func (r *restorer) planNew(key string, now state) {
+	resource := resourceOf(key)
+	switch {
+	case isOfServer(key):
+	case now.deleted:
+		r.leave(resource, "every workspace has them, and they were deleted since: make them again")
+	case now.obj == nil || !r.options.Prune || leftBehind(now.obj, resource) != "":
+	case resource == "workspaces.tenancy.kcp.io":
+		r.leave(resource, "they are new, and stay: delete them by regent ws delete")
+	default:
+		r.out.Delete = append(r.out.Delete, key)
+		r.prune = append(r.prune, &entry{key, now.obj.GetUID(), now.obj})
+	}
+}
+
+// isOfServer reports whether an object is one that the server writes itself.
+func isOfServer(key string) bool {
+	return key == logicalClusterKey || strings.HasPrefix(key, "core/configmaps/") && strings.HasSuffix(key, "/"+clusters.RootCAConfigMap)
+}
+
+// contentOf returns what users have written of an object, with its owners as they are now, and the status where that is
+// kept.
+func (r *restorer) contentOf(key string, obj *unstructured.Unstructured) map[string]any {
+	out := obj.DeepCopy()
+	clean(out)
+	owners := out.GetOwnerReferences()
+	for i := range owners {
+		if uid, ok := r.uids[owners[i].UID]; ok {
+			owners[i].UID = uid
+		}
+	}
+	out.SetOwnerReferences(owners)
+	if !strings.HasPrefix(key, "custom/") {
+		delete(out.Object, "status")
+	}
+	return out.Object
+}
+
+// carryOut does what is planned.
+func (r *restorer) carryOut(ctx context.Context, d *destination) (err error) {
+	if d.api, err = newAPI(r.client.At(d.to)); err != nil {
+		return err
+	}
+	for phase := range phases {
+		some := d.waiting
+		for _, one := range r.put {
+			if isOf(phase, resourceOf(one.key)) {
+				some = append(some, one)
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		if err := r.createReady(ctx, d, some, phase == len(phases)-1); err != nil {
+			return err
+		}
+		if err := r.settle(ctx, d, phase); err != nil {
+			return err
+		}
+	}
+	for phase := len(phases) - 1; phase >= 0; phase-- {
+		for _, one := range r.prune {
+			if !isOf(phase, resourceOf(one.key)) {
+				continue
+			}
+			if err := r.deleteOne(ctx, d, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *restorer) deleteOne(ctx context.Context, d *destination, one *entry) error {
+	client, _, err := d.api.of(one.obj)
+	if err == nil {
+		err = patiently(ctx, func() error {
+			return client.Delete(ctx, one.obj.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(one.uid))})
+		})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("delete %s: %w", one.key, err)
+	case err == nil:
+		r.report.Deleted++
+	case !apierrors.IsNotFound(err):
+		r.note(&r.report.Refused, d, one.key, "it cannot be deleted: "+err.Error())
+	}
+	return nil
+}
