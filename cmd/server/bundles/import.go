@@ -198,20 +198,31 @@ func (i *importer) makeWorkspace(ctx context.Context, d *destination) error {
 	return err
 }
 
-// createAll creates the objects of a phase whose owners are there. The others wait for a later phase.
+// createAll creates the objects of a phase whose owners are there, as they are read: a bundle may have more of them than
+// fit into memory. The others wait, if need be for a later phase.
 func (i *importer) createAll(ctx context.Context, d *destination, phase int) error {
 	waiting := d.waiting
 	d.waiting = nil
-	if err := d.Each(func(o bundle.Object) error {
+	creating, within := errgroup.WithContext(ctx)
+	creating.SetLimit(atOnce)
+	err := d.Each(func(o bundle.Object) error {
 		if !isOf(phase, resourceOf(o.Key)) {
 			return nil
 		}
-		one, err := i.take(ctx, d, o)
-		if one != nil {
+		one, err := i.take(within, d, o)
+		switch {
+		case one == nil:
+		case i.resolveOwners(d, one):
+			creating.Go(func() error { return i.create(within, d, one) })
+		default:
 			waiting = append(waiting, one)
 		}
 		return err
-	}); err != nil {
+	})
+	if failed := creating.Wait(); failed != nil { // which is why reading ended, if it did
+		err = failed
+	}
+	if err != nil {
 		return err
 	}
 	return i.createReady(ctx, d, waiting, phase == len(phases)-1)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -84,92 +84,118 @@ type restorer struct {
 
 // state is what a bundle has of a key.
 type state struct {
-	obj     *unstructured.Unstructured // nil: it is deleted, or unreadable
-	deleted bool
+	bundle.Object
+	obj *unstructured.Unstructured // nil: it is deleted, unreadable, or not there
 }
 
-// plan finds out what is to be done.
+// plan finds out what is to be done. It reads both bundles side by side, since either may have more than fits into
+// memory.
 func (r *restorer) plan(d *destination, now *bundle.Bundle) error {
-	there, was := map[string]state{}, map[string]bool{}
-	if err := now.Each(func(o bundle.Object) error {
-		obj, err := r.decode(o)
-		there[o.Key] = state{obj, o.Deleted}
-		return err
-	}); err != nil {
+	if err := r.pairUIDs(d.Bundle, now); err != nil {
 		return err
 	}
-	each := func(do func(o bundle.Object, then *unstructured.Unstructured, now state) error) error {
-		return d.Each(func(o bundle.Object) error {
-			then, err := r.decode(o)
+	var failed error
+	next, stop := iter.Pull(r.states(now, &failed))
+	defer stop()
+	there, more := next()
+	for then := range r.states(d.Bundle, &failed) {
+		for ; more && there.Key < then.Key; there, more = next() {
+			r.planNew(there)
+		}
+		if !more || there.Key != then.Key {
+			r.planOne(d, then, state{})
+			continue
+		}
+		r.planOne(d, then, there)
+		there, more = next()
+	}
+	for ; more; there, more = next() {
+		r.planNew(there)
+	}
+	return failed
+}
+
+// pairUIDs finds out which uid what was there then has now, since owners are compared by it.
+func (r *restorer) pairUIDs(then, now *bundle.Bundle) error {
+	var failed error
+	uids := map[string]types.UID{}
+	for s := range r.states(now, &failed) {
+		if s.obj != nil {
+			uids[s.Key] = s.obj.GetUID()
+		}
+	}
+	for s := range r.states(then, &failed) {
+		if uid, ok := uids[s.Key]; ok && s.obj != nil {
+			r.uids[s.obj.GetUID()] = uid
+		}
+	}
+	return failed
+}
+
+// states returns what a bundle has. What is sealed for others is left out if it is not selected. failed is set if the
+// bundle cannot be read.
+func (r *restorer) states(of *bundle.Bundle, failed *error) iter.Seq[state] {
+	return func(yield func(state) bool) {
+		err := of.Each(func(o bundle.Object) error {
+			obj, err := r.decode(o)
 			if errors.Is(err, bundle.ErrSealed) && !r.options.selects(o.Key) {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			return do(o, then, there[o.Key])
+			if !yield(state{o, obj}) {
+				return errStopped
+			}
+			return nil
 		})
-	}
-	if err := each(func(o bundle.Object, then *unstructured.Unstructured, now state) error {
-		if was[o.Key] = true; then != nil && now.obj != nil {
-			r.uids[then.GetUID()] = now.obj.GetUID()
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	if err := each(func(o bundle.Object, then *unstructured.Unstructured, now state) error {
-		r.planOne(d, o, then, now)
-		return nil
-	}); err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(there)) {
-		if !was[key] && r.options.selects(key) {
-			r.planNew(key, there[key])
+		if err != nil && !errors.Is(err, errStopped) {
+			*failed = err
 		}
 	}
-	return nil
 }
 
+// errStopped ends the reading of a bundle.
+var errStopped = errors.New("no more is wanted")
+
 // planOne decides about an object that was there then.
-func (r *restorer) planOne(d *destination, o bundle.Object, then *unstructured.Unstructured, now state) {
-	resource := resourceOf(o.Key)
+func (r *restorer) planOne(d *destination, then, now state) {
+	resource := resourceOf(then.Key)
 	switch {
-	case !r.options.selects(o.Key) || isOfServer(o.Key):
-	case o.Unreadable != "":
-		r.note(&r.report.Refused, d, o.Key, "it could not be read when it was exported: "+o.Unreadable)
+	case !r.options.selects(then.Key) || isOfServer(then.Key):
+	case then.Unreadable != "":
+		r.note(&r.report.Refused, d, then.Key, "it could not be read when it was exported: "+then.Unreadable)
 	case now.obj != nil && now.obj.GetDeletionTimestamp() != nil:
 		r.leave(resource, "they are being deleted: restore again once they are gone")
-	case o.Deleted:
+	case then.Deleted:
 		if now.obj != nil {
-			r.planNew(o.Key, now)
+			r.planNew(now)
 		}
-	case now.obj != nil && reflect.DeepEqual(r.contentOf(o.Key, then), r.contentOf(o.Key, now.obj)):
+	case now.obj != nil && reflect.DeepEqual(r.contentOf(then.Key, then.obj), r.contentOf(then.Key, now.obj)):
 		r.out.Same++
-	case leftBehind(then, resource) != "":
-		r.leave(resource, leftBehind(then, resource))
+	case leftBehind(then.obj, resource) != "":
+		r.leave(resource, leftBehind(then.obj, resource))
 	case resource == "workspaces.tenancy.kcp.io" && now.obj == nil:
 		r.leave(resource, "they are gone with all that was in them: import a bundle of each")
 	default:
 		if now.obj == nil {
-			r.out.Create = append(r.out.Create, o.Key)
-			d.owned[then.GetUID()] = true
+			r.out.Create = append(r.out.Create, then.Key)
+			d.owned[then.obj.GetUID()] = true
 		} else {
-			r.out.Update = append(r.out.Update, o.Key)
+			r.out.Update = append(r.out.Update, then.Key)
 		}
-		one := &entry{o.Key, then.GetUID(), then}
-		clean(then)
+		one := &entry{then.Key, then.obj.GetUID(), then.obj}
+		clean(then.obj)
 		r.put = append(r.put, one)
 	}
 }
 
 // planNew decides about an object that was not there then.
-func (r *restorer) planNew(key string, now state) {
-	resource := resourceOf(key)
+func (r *restorer) planNew(now state) {
+	key, resource := now.Key, resourceOf(now.Key)
 	switch {
-	case isOfServer(key):
-	case now.deleted:
+	case !r.options.selects(key) || isOfServer(key):
+	case now.Deleted:
 		r.leave(resource, "every workspace has them, and they were deleted since: make them again")
 	case now.obj == nil || !r.options.Prune || leftBehind(now.obj, resource) != "":
 	case resource == "workspaces.tenancy.kcp.io":

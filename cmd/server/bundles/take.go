@@ -58,6 +58,8 @@ func (i *importer) remove(ctx context.Context, d *destination, key string) error
 	case err != nil:
 		i.note(&i.report.Refused, d, key, "it cannot be deleted: "+err.Error())
 	case deleted:
+		i.mu.Lock()
+		defer i.mu.Unlock()
 		i.report.Deleted++
 	}
 	return nil

@@ -37,7 +37,7 @@ type Stored struct {
 var ErrCompacted = errors.New("etcd does not have the revision any more")
 
 // fewKeys and manyKeys are how many keys are read at once: few, until it is known how large values are.
-const fewKeys, manyKeys = 20, 500
+const fewKeys, manyKeys = 4, 500
 
 // storedResource is how a resource's objects are in etcd.
 type storedResource struct {
@@ -116,7 +116,7 @@ func (c *Client) readPageOf(ctx context.Context, r *storedResource, prefix, from
 		}
 		from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
 		each := max(1, (before-*size)/len(answer.Kvs))
-		limit = min(max(*size/each, fewKeys), 4*limit, manyKeys)
+		limit = min(max(*size/each, 1), 4*limit, manyKeys)
 	}
 }
 
