@@ -198,8 +198,8 @@ func (i *importer) makeWorkspace(ctx context.Context, d *destination) error {
 	return err
 }
 
-// createAll creates the objects of a phase whose owners are there, as they are read: a bundle may have more of them than
-// fit into memory. The others wait, if need be for a later phase.
+// createAll creates the objects of a phase whose owners are there, as they are read: a bundle may have more of them
+// than fit into memory. The others wait, if need be for a later phase.
 func (i *importer) createAll(ctx context.Context, d *destination, phase int) error {
 	waiting := d.waiting
 	d.waiting = nil
