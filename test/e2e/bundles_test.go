@@ -137,6 +137,8 @@ func TestAWorkspaceIsExportedImportedAndCloned(t *testing.T) {
 	apply("root:team", "{apiVersion: v1, kind: ConfigMap, metadata: {name: of-w, namespace: app, "+owner("example.com/v1", "Widget", "w", uid("-n", "app", "get", "widget", "w"))+"}}")
 	mustKubectl(t, here, "root:team", "", "delete", "clusterrolebinding", "workspace-admin", "--ignore-not-found")
 
+	mustKubectl(t, here, "root:team", "", "label", "workspace", "provider", "team=blue")
+
 	directory := t.TempDir()
 	file, key := filepath.Join(directory, "team.bundle"), filepath.Join(directory, "key.txt")
 	identity, err := age.GenerateX25519Identity()
@@ -207,6 +209,7 @@ func mustBeWhole(t *testing.T, r *harness.Replica, path string) {
 		{"1 true", path, []string{"part", "p", "-o", "jsonpath={.spec.size} {.status.done}"}},
 		{"4", path, []string{"-n", "app", "widget", "w", "-o", "jsonpath={.spec.size}"}},
 		{path + ":provider Bound", path, []string{"apibinding", "widgets", "-o", "jsonpath={.spec.reference.export.path} {.status.phase}"}},
+		{"blue", path, []string{"workspace", "provider", "-o", "jsonpath={.metadata.labels.team}"}},
 		{"widgets", path + ":provider", []string{"apiexport", "widgets", "-o", "name"}},
 	} {
 		if got := get(c.path, c.args...); !strings.Contains(got, c.want) {

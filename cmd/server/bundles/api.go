@@ -3,6 +3,7 @@ package bundles
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/util/retry"
 )
 
 // manager is what managedFields call this program.
@@ -90,8 +92,17 @@ func (a *api) put(ctx context.Context, obj *unstructured.Unstructured, withStatu
 	})
 }
 
-// update gives what is there the content of an object. Of a Workspace it is labels and annotations only.
-func (a *api) update(ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// update gives what is there the content of an object, also if others write it at the same time.
+func (a *api) update(ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured) (out *unstructured.Unstructured, err error) {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		out, err = a.updateOnce(ctx, client, obj)
+		return err
+	})
+	return out, err
+}
+
+// updateOnce gives what is there the content of an object. Of a Workspace it is labels and annotations only.
+func (a *api) updateOnce(ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	there, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -110,12 +121,17 @@ func (a *api) update(ctx context.Context, client dynamic.ResourceInterface, obj 
 	return client.Update(ctx, next, metav1.UpdateOptions{FieldManager: manager})
 }
 
-// merged returns what is there, and what is new beside it.
-func merged(there, more map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, all := range []map[string]string{more, there} {
-		for k, v := range all {
-			out[k] = v
+// merged returns labels, or annotations, that are there, with those of users as they should be. What Regent and kcp say
+// of a Workspace by others stays.
+func merged(there, users map[string]string) map[string]string {
+	out := maps.Clone(there)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for key, value := range users {
+		domain, _, _ := strings.Cut(key, "/")
+		if domain = "." + domain; !strings.HasSuffix(domain, ".kcp.io") && !strings.HasSuffix(domain, ".regent.dev") {
+			out[key] = value
 		}
 	}
 	return out
@@ -159,11 +175,12 @@ func (a *api) hasStatus(resource schema.GroupVersionResource) bool {
 	return false
 }
 
-// patiently calls do until it returns no error that may pass.
+// patiently calls do until it returns no error that may pass. A server that cannot be reached, or is busy, is waited for
+// until ctx ends. One that fails inside, because of a webhook perhaps, is waited for no longer than patience.
 func patiently(ctx context.Context, do func() error) error {
-	for {
+	for began := time.Now(); ; {
 		err := do()
-		if err == nil || meta.IsNoMatchError(err) || !isPassing(err) && !apierrors.IsConflict(err) {
+		if err == nil || meta.IsNoMatchError(err) || !isPassing(err) || apierrors.IsInternalError(err) && time.Since(began) > patience {
 			return err
 		}
 		select {

@@ -158,11 +158,15 @@ func (e *exporter) export(ctx context.Context, client *workspaces.Client, path l
 
 func (e *exporter) add(o bundle.Object) error {
 	e.last = o.Key
-	e.out.Objects++
 	e.wasThere = e.wasThere || o.Key == logicalClusterKey
-	if o.Unreadable != "" {
+	isKey := bundle.CheckKey(o.Key) == nil
+	if o.Unreadable != "" || !isKey {
 		e.out.Unreadable = append(e.out.Unreadable, o.Key)
 	}
+	if !isKey {
+		return nil
+	}
+	e.out.Objects++
 	if strings.HasPrefix(o.Key, workspacesKey) && o.Object != nil {
 		var ws tenancyv1alpha1.Workspace
 		if err := json.Unmarshal(o.Object, &ws); err != nil {

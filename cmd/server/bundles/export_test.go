@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -160,6 +162,31 @@ func TestAWorkspaceThatWasNotThereIsNoBundle(t *testing.T) {
 	}
 	if len(s.asked) != 1 || !strings.Contains(s.asked[0], "ago=1m") {
 		t.Errorf("it was asked for %q", s.asked)
+	}
+}
+
+func TestWhatHasNoKeyIsNamedAndKeepsNothingElseOut(t *testing.T) {
+	s, client := startShard(t, 3)
+	s.objects = append(s.objects, bundle.Object{Key: "core/configmaps/default/one/more", Revision: 1, Object: json.RawMessage(`{}`)}, bundle.Object{Key: "core/configmaps/z/z", Unreadable: "by the test"})
+	var file bytes.Buffer
+	all, err := Export(t.Context(), client, logicalcluster.NewPath("root:team"), &file, ExportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"core/configmaps/default/one/more", "core/configmaps/z/z"}; !slices.Equal(all[0].Unreadable, want) || all[0].Objects != 4 {
+		t.Errorf("%+v, want unreadable %q and 4 objects", all[0], want)
+	}
+	if _, err := bundle.Open(bytes.NewReader(file.Bytes()), int64(file.Len())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLabelsOfAWorkspaceThatAreNotItsUsersStay(t *testing.T) {
+	there := map[string]string{"tenancy.kcp.io/shard": "eu1", "regent.dev/x": "now", "team": "now", "new": "now"}
+	users := map[string]string{"tenancy.kcp.io/shard": "us1", "regent.dev/x": "then", "team": "then", "kcp.io.example.com/a": "then"}
+	want := map[string]string{"tenancy.kcp.io/shard": "eu1", "regent.dev/x": "now", "team": "then", "new": "now", "kcp.io.example.com/a": "then"}
+	if got := merged(there, users); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -58,7 +58,7 @@ type Note struct {
 // their references to each other are kept: owners, and paths of workspaces that are imported, too. The error is of what
 // ended the import; what was created until then stays, and the report tells of it.
 func Import(ctx context.Context, client *workspaces.Client, all []*bundle.Bundle, to logicalcluster.Path, o ImportOptions) (*Report, error) {
-	i := &importer{client: client, options: o, uids: map[types.UID]types.UID{}}
+	i := &importer{client: client, options: o, uids: map[types.UID]types.UID{}, byName: map[string]*destination{}}
 	err := i.run(ctx, all, to)
 	return &i.report, err
 }
@@ -68,6 +68,8 @@ type importer struct {
 	client  *workspaces.Client
 	options ImportOptions
 	places  []*destination
+	// byName has the places by the paths and the names of the logical clusters that they are made of.
+	byName map[string]*destination
 
 	mu     sync.Mutex
 	uids   map[types.UID]types.UID // new ones, by those before
@@ -164,6 +166,7 @@ func (i *importer) prepare(all []*bundle.Bundle, to logicalcluster.Path) error {
 			return err
 		}
 		i.places = append(i.places, d)
+		i.byName[b.Path], i.byName[b.Cluster] = d, d
 	}
 	return nil
 }

@@ -64,7 +64,6 @@ type Restored struct {
 func Restore(ctx context.Context, client *workspaces.Client, then, now *bundle.Bundle, to logicalcluster.Path, o RestoreOptions) (*Restored, error) {
 	r := &restorer{importer: importer{client: client, options: o.ImportOptions, uids: map[types.UID]types.UID{}}, options: o}
 	d := &destination{Bundle: then, from: logicalcluster.NewPath(then.Path), to: to, owned: map[types.UID]bool{}}
-	r.places = []*destination{d}
 	err := r.plan(d, now)
 	if err == nil && !o.Plan {
 		err = r.carryOut(ctx, d)
@@ -186,6 +185,9 @@ func (r *restorer) planOne(d *destination, then, now state) {
 		}
 		one := &entry{then.Key, then.obj.GetUID(), then.obj}
 		clean(then.obj)
+		if resource == "workspaces.tenancy.kcp.io" {
+			delete(then.obj.Object, "spec") // only its labels and annotations are put back
+		}
 		r.put = append(r.put, one)
 	}
 }

@@ -3,7 +3,6 @@ package bundles
 import (
 	"context"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -37,7 +36,7 @@ func (i *importer) take(ctx context.Context, d *destination, o bundle.Object) (*
 	}
 	switch resourceOf(o.Key) {
 	case "workspaces.tenancy.kcp.io":
-		if !slices.ContainsFunc(i.places, func(other *destination) bool { return other.from == d.from.Join(obj.GetName()) }) {
+		if i.byName[d.from.Join(obj.GetName()).String()] == nil {
 			i.leave(resourceOf(o.Key), "they were not exported with this one: use --recursive")
 			return nil, nil
 		}
@@ -82,12 +81,9 @@ func leftBehind(obj *unstructured.Unstructured, resource string) string {
 func (i *importer) redirect(binding *unstructured.Unstructured) {
 	at := []string{"spec", "reference", "export", "path"}
 	path, _, _ := unstructured.NestedString(binding.Object, at...)
-	for _, d := range i.places {
-		if path == d.from.String() || path == d.Cluster {
-			// there is a string already
-			_ = unstructured.SetNestedField(binding.Object, d.to.String(), at...)
-			return
-		}
+	if d := i.byName[path]; d != nil {
+		// there is a string already
+		_ = unstructured.SetNestedField(binding.Object, d.to.String(), at...)
 	}
 }
 

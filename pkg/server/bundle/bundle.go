@@ -98,8 +98,8 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w (%s)", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
-// checkKey returns an error for what is no key of an object.
-func checkKey(key string) error {
+// CheckKey returns an error for what is no key of an object. Anything may be in etcd.
+func CheckKey(key string) error {
 	segments := strings.Split(key, "/")
 	least := 3
 	if segments[0] == "custom" {

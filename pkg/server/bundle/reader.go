@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 )
 
@@ -30,9 +31,10 @@ func Open(from io.ReaderAt, size int64) ([]*Bundle, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append([]*Bundle{b}, all...)
+		all = append(all, b)
 		end = b.start
 	}
+	slices.Reverse(all)
 	if len(all) == 0 {
 		return nil, damaged("the file is empty")
 	}
@@ -157,7 +159,7 @@ func (b *Bundle) eachOf(c chunk, hasHeader bool, do func(Object) error) error {
 		if err := json.Unmarshal(line, &l); err != nil || l.Object == nil {
 			return damaged("a line of the part at %d is no object", c.Offset)
 		}
-		if err := checkKey(l.Key); err != nil {
+		if err := CheckKey(l.Key); err != nil {
 			return damaged("%v", err)
 		}
 		if err := do(*l.Object); err != nil {

@@ -29,7 +29,7 @@ func NewWriter(to io.Writer, h Header) (*Writer, error) {
 
 // Add adds an object, whose key is behind that of the last one.
 func (w *Writer) Add(o Object) error {
-	if err := checkKey(o.Key); err != nil {
+	if err := CheckKey(o.Key); err != nil {
 		return err
 	}
 	if o.Key <= w.last {
