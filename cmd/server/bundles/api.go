@@ -175,8 +175,8 @@ func (a *api) hasStatus(resource schema.GroupVersionResource) bool {
 	return false
 }
 
-// patiently calls do until it returns no error that may pass. A server that cannot be reached, or is busy, is waited for
-// until ctx ends. One that fails inside, because of a webhook perhaps, is waited for no longer than patience.
+// patiently calls do until it returns no error that may pass. A server that cannot be reached, or is busy, is waited
+// for until ctx ends. One that fails inside, because of a webhook perhaps, is waited for no longer than patience.
 func patiently(ctx context.Context, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
