@@ -70,6 +70,8 @@ type importer struct {
 	places  []*destination
 	// byName has the places by the paths and the names of the logical clusters that they are made of.
 	byName map[string]*destination
+	// only has the keys of what is created or updated. Nil: everything is.
+	only map[string]bool
 
 	mu     sync.Mutex
 	uids   map[types.UID]types.UID // new ones, by those before
@@ -209,7 +211,7 @@ func (i *importer) createAll(ctx context.Context, d *destination, phase int) err
 	creating, within := errgroup.WithContext(ctx)
 	creating.SetLimit(atOnce)
 	err := d.Each(func(o bundle.Object) error {
-		if !isOf(phase, resourceOf(o.Key)) {
+		if !isOf(phase, resourceOf(o.Key)) || i.only != nil && !i.only[o.Key] {
 			return nil
 		}
 		one, err := i.take(within, d, o)

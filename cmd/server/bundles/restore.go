@@ -62,7 +62,7 @@ type Restored struct {
 // is the same in both is left alone. Objects are created, with new uids, updated and deleted through the API. What
 // others change meanwhile may be overwritten.
 func Restore(ctx context.Context, client *workspaces.Client, then, now *bundle.Bundle, to logicalcluster.Path, o RestoreOptions) (*Restored, error) {
-	r := &restorer{importer: importer{client: client, options: o.ImportOptions, uids: map[types.UID]types.UID{}}, options: o}
+	r := &restorer{importer: importer{client: client, options: o.ImportOptions, uids: map[types.UID]types.UID{}, only: map[string]bool{}}, options: o}
 	d := &destination{Bundle: then, from: logicalcluster.NewPath(then.Path), to: to, owned: map[types.UID]bool{}}
 	err := r.plan(d, now)
 	if err == nil && !o.Plan {
@@ -77,8 +77,8 @@ type restorer struct {
 	importer
 	options RestoreOptions
 	out     Restored
-	// put is what is created or updated, and prune what is deleted.
-	put, prune []*entry
+	// prune is what is deleted: no more of the objects than names them.
+	prune []*entry
 }
 
 // state is what a bundle has of a key.
@@ -183,12 +183,7 @@ func (r *restorer) planOne(d *destination, then, now state) {
 		} else {
 			r.out.Update = append(r.out.Update, then.Key)
 		}
-		one := &entry{then.Key, then.obj.GetUID(), then.obj}
-		clean(then.obj)
-		if resource == "workspaces.tenancy.kcp.io" {
-			delete(then.obj.Object, "spec") // only its labels and annotations are put back
-		}
-		r.put = append(r.put, one)
+		r.only[then.Key] = true
 	}
 }
 
@@ -204,7 +199,11 @@ func (r *restorer) planNew(now state) {
 		r.leave(resource, "they are new, and stay: delete them by regent ws delete")
 	default:
 		r.out.Delete = append(r.out.Delete, key)
-		r.prune = append(r.prune, &entry{key, now.obj.GetUID(), now.obj})
+		named := &unstructured.Unstructured{}
+		named.SetGroupVersionKind(now.obj.GroupVersionKind())
+		named.SetNamespace(now.obj.GetNamespace())
+		named.SetName(now.obj.GetName())
+		r.prune = append(r.prune, &entry{key, now.obj.GetUID(), named})
 	}
 }
 
@@ -237,17 +236,11 @@ func (r *restorer) carryOut(ctx context.Context, d *destination) (err error) {
 		return err
 	}
 	for phase := range phases {
-		some := d.waiting
-		for _, one := range r.put {
-			if isOf(phase, resourceOf(one.key)) {
-				some = append(some, one)
-			}
-		}
-		if len(some) == 0 {
-			continue
-		}
-		if err := r.createReady(ctx, d, some, phase == len(phases)-1); err != nil {
+		if err := r.createAll(ctx, d, phase); err != nil {
 			return err
+		}
+		if !slices.ContainsFunc(slices.Concat(r.out.Create, r.out.Update), func(key string) bool { return isOf(phase, resourceOf(key)) }) {
+			continue
 		}
 		if err := r.settle(ctx, d, phase); err != nil {
 			return err

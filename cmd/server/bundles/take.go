@@ -36,7 +36,7 @@ func (i *importer) take(ctx context.Context, d *destination, o bundle.Object) (*
 	}
 	switch resourceOf(o.Key) {
 	case "workspaces.tenancy.kcp.io":
-		if i.byName[d.from.Join(obj.GetName()).String()] == nil {
+		if i.only == nil && i.byName[d.from.Join(obj.GetName()).String()] == nil {
 			i.leave(resourceOf(o.Key), "they were not exported with this one: use --recursive")
 			return nil, nil
 		}

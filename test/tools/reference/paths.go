@@ -28,7 +28,7 @@ Beside the APIs:
 
 | path | verb | answers | who may |
 |---|---|---|---|
-| ` + "`/clusters/<path>/bundle`" + ` | get | a page of the cluster's bundle ([BUNDLES.md](../BUNDLES.md)): lines of JSON, of which the last says whether there is ` + "`more`" + `; the next page is at ` + "`?revision=<that of the first line>&after=<last key>`" + `. ` + "`?sealTo=<recipient of age>`" + `, which may be repeated, or ` + "`?unsealed=true`" + ` | who may get that path, and list all resources (` + "`*.*`" + `), in the cluster |
+| ` + "`/clusters/<path>/bundle`" + ` | get | a page of the cluster's bundle ([BUNDLES.md](../BUNDLES.md)): lines of JSON, of which the last says whether there is ` + "`more`" + `; the next page is at ` + "`?revision=<that of the first line>&after=<last key>`" + `. ` + "`?ago=90s`" + ` has the first page of then. ` + "`?sealTo=<recipient of age>`" + `, which may be repeated, or ` + "`?unsealed=true`" + ` | who may get that path, and list all resources (` + "`*.*`" + `), in the cluster |
 `
 
 const frontIntro = `
