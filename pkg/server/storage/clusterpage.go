@@ -59,9 +59,9 @@ func (c *Client) Revision(ctx context.Context) (int64, error) {
 }
 
 // ReadPage calls visit with the objects of a logical cluster as they were at a revision of etcd, in the order of their
-// keys, from behind a key on (empty: all), until they have so many bytes or more. It returns whether there are more.
-// Neither caches nor other requests wait for it. An error wraps ErrCompacted if etcd has the revision no more: it keeps
-// those of the last five minutes at least.
+// keys, from behind a key on (empty: all), until they have so many bytes, as JSON, or more. It returns whether there
+// are more. Neither caches nor other requests wait for it. An error wraps ErrCompacted if etcd has the revision no
+// more: it keeps those of the last five minutes at least.
 func (c *Client) ReadPage(ctx context.Context, cluster logicalcluster.Name, revision int64, after string, size int, visit func(Stored) error) (more bool, err error) {
 	for _, r := range c.storedResources() {
 		prefix, err := clusters.StorageKey(r.prefix, r.prefix, cluster)
@@ -98,13 +98,13 @@ func (c *Client) readPageOf(ctx context.Context, r *storedResource, prefix, from
 			if *size <= 0 {
 				return true, nil
 			}
-			*size -= len(kv.Value)
 			s := Stored{Key: string(kv.Key), Revision: kv.ModRevision, Encrypted: bytes.HasPrefix(kv.Value, []byte("k8s:enc:"))}
 			data, _, err := r.transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
 			if err == nil {
 				s.JSON, err = r.asJSON(data)
 			}
-			if s.Fault = err; ctx.Err() != nil { // a plugin that encrypts may have been asked
+			*size -= max(len(kv.Value), len(s.JSON)) // JSON may have six times the bytes
+			if s.Fault = err; ctx.Err() != nil {     // a plugin that encrypts may have been asked
 				return false, fmt.Errorf("read %s: %w", kv.Key, ctx.Err())
 			}
 			if err := visit(s); err != nil {
