@@ -22,7 +22,7 @@ func Bundles(w io.Writer, look Look, all []bundles.Inspected) error {
 		p.line("Workspace %s: logical cluster %s of shard %s, at revision %d", b.Path, b.Cluster, b.Shard, b.Revision)
 		p.line("Exported %s by %s; %d objects, %d of them sealed", b.Time.UTC().Format("2006-01-02 15:04:05 MST"), b.WrittenBy, b.Objects, b.Sealed)
 		if b.Deleted > 0 {
-			p.line("Of what every workspace has it has %d no more.", b.Deleted)
+			p.line("%d objects that every workspace has were deleted.", b.Deleted)
 		}
 		if b.Unreadable > 0 {
 			p.line("%s", look.warning(fmt.Sprintf("%d objects could not be read when it was exported.", b.Unreadable)))
@@ -40,7 +40,7 @@ func Bundles(w io.Writer, look Look, all []bundles.Inspected) error {
 // Imported writes what has become of what was imported into a workspace.
 func Imported(w io.Writer, look Look, to logicalcluster.Path, r *bundles.Report) error {
 	p := &page{Look: look}
-	p.line("Workspace %s: %d objects created, %d of what every workspace has updated, %d deleted.", to, r.Created, r.Updated, r.Deleted)
+	p.line("Workspace %s: %d objects created, %d updated, %d deleted.", to, r.Created, r.Updated, r.Deleted)
 	p.report(r)
 	return p.flush(w)
 }
