@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -318,6 +319,8 @@ func TestExportsSucceedWhileReplicasAreKilled(t *testing.T) {
 			exports.Add(1)
 		}
 	}()
+	stop := sync.OnceFunc(func() { close(done); <-ended })
+	defer stop()
 	for _, r := range i.Root.Replicas {
 		before := exports.Load()
 		r.Kill()
@@ -325,7 +328,6 @@ func TestExportsSucceedWhileReplicasAreKilled(t *testing.T) {
 		r.Again()
 		r.WaitReady()
 	}
-	close(done)
-	<-ended
+	stop()
 	t.Logf("%d exports during two kills", exports.Load())
 }

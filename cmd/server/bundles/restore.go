@@ -239,9 +239,6 @@ func (r *restorer) carryOut(ctx context.Context, d *destination) (err error) {
 		if err := r.createAll(ctx, d, phase); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(slices.Concat(r.out.Create, r.out.Update), func(key string) bool { return isOf(phase, resourceOf(key)) }) {
-			continue
-		}
 		if err := r.settle(ctx, d, phase); err != nil {
 			return err
 		}

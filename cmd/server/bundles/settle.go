@@ -3,6 +3,7 @@ package bundles
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,8 @@ func (i *importer) settle(ctx context.Context, d *destination, phase int) error 
 	defer d.api.mapper.Reset()
 	for deadline := time.Now().Add(patience); ; {
 		late, err := d.api.unready(ctx, what, ready)
+		// it was so before
+		maps.DeleteFunc(late, func(name, _ string) bool { return i.only != nil && !i.only[key+name] })
 		if err != nil || len(late) == 0 {
 			return err
 		}
