@@ -58,7 +58,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 	}
 	definitions, tally := custom.NewUnion(caches.own, caches.bound), fairness.NewTally()
 	c.BuildHandlerChainFunc = (&edge.Edge{
-		Limits: s.cfg.Limits, Identity: s.identity, Directory: caches.directory, FencingRequired: s.cfg.EnableLeaderElection, Fencing: s.cfg.Fencing,
+		Limits: s.cfg.Limits, Farewell: &s.farewell, Identity: s.identity, Directory: caches.directory, FencingRequired: s.cfg.EnableLeaderElection, Fencing: s.cfg.Fencing,
 		CheckToken: store.CheckToken, Usage: store.Client, Tally: tally, Known: store.shard,
 		Custom: func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) },
 	}).BuildHandlerChain

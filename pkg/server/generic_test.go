@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +102,23 @@ func TestAReplicaServesOnNotReadyForTheShutdownDelay(t *testing.T) {
 			t.Fatal("it has served on, ready, or not at all")
 		}
 	}
+	until(t, "an answer that ends its connection, before the listener closes", func() bool {
+		reused := true
+		trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, r.url+"/livez", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := r.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return !reused
+	})
 	if err := r.stop(t); err != nil || time.Since(began) < delay {
 		t.Errorf("stopped after %v: %v", time.Since(began), err)
 	}

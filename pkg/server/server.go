@@ -51,6 +51,8 @@ type Server struct {
 	generic  *genericapiserver.Config
 	// connections are those that generic accepts.
 	connections *connections.Listener
+	// farewell has clients leave before the listener closes.
+	farewell connections.Farewell
 	// rootCA is what the controllers publish in each namespace. Empty: nothing.
 	rootCA string
 	// tracing sends spans to a collector. Nil: nobody wants them.

@@ -74,7 +74,7 @@ func (r *run) end(electionTime time.Duration) {
 		log.Error(nil, "The term has not ended in time, closing the listener without it", "timeout", electionTime)
 	}
 	// The informers run on until the listener closes, because requests are answered from them.
-	<-time.After(delay)
+	r.server.farewell.Wait(delay)
 	r.process.end(nil)
 	if !r.process.JoinFor(processAllowance) {
 		log.Error(nil, "Closing the listener although goroutines are still running", "parts", r.process.Running())

@@ -52,7 +52,7 @@ number of fronts may run side by side. Each needs a membership of its own, which
 	flags.StringVar(&o.bindAddress, "bind-address", "127.0.0.1", "Address on which the front listens.")
 	flags.IntVar(&o.port, "secure-port", 6443, "Port on which the front listens.")
 	flags.StringArrayVar(&o.names, "external-hostname", nil, "Name or address under which clients reach the front, for its certificate. Once for each. It is always valid for localhost and --bind-address.")
-	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "How long the front keeps serving after SIGTERM, not ready, so that load balancers stop sending requests.")
+	flags.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 0, "How long the front keeps serving after SIGTERM, not ready, so that load balancers stop sending requests: twice the time that they take. In the second half each answer ends its connection.")
 	flags.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 10*time.Second, "How long requests may take to finish after that. Watches are ended meanwhile, one by one.")
 	flags.StringVar(&o.snapshot, "snapshot-file", "", "File in which the front keeps what it knows, for its next start. Without one a front that starts while a shard is down does not know that shard's clusters, and none while the root shard is down.")
 	flags.DurationVar(&o.snapshotAge, "snapshot-max-age", 24*time.Hour, "How old a snapshot may be with which the front is ready before it has heard the root shard.")

@@ -20,6 +20,8 @@ import (
 // Edge builds the chain of handlers. All fields but Fencing are needed.
 type Edge struct {
 	Limits Limits
+	// Farewell has clients leave before the replica stops.
+	Farewell *connections.Farewell
 	// Identity says who asks, and what they may do.
 	Identity *identity.Identity
 	// Directory finds logical clusters.
@@ -41,6 +43,7 @@ type Edge struct {
 // BuildHandlerChain returns the chain of handlers for requests. The chain is upstream's, with ours at three places:
 // around it, in front of its authorizer, and behind it.
 //
+//	farewell     ends connections before the listener closes
 //	answer       a deadline for clients to read the answer
 //	body         a deadline for clients to send the body
 //	sameOrigin   403 for writes and websockets that another site has a browser ask for
@@ -96,6 +99,7 @@ func (e *Edge) BuildHandlerChain(apis http.Handler, c *genericapiserver.Config) 
 	ofOthers := filter.Parse(publicOrNot(ofPublic, ofUsers))
 	ofProcess := filter.Parse(genericapiserver.DefaultBuildHandlerChain(inner, &own))
 	return inOrder(e.Identity.InProcess.Split(ofProcess, ofOthers),
+		e.Farewell.Serving,
 		func(next http.Handler) http.Handler { return withAnswerDeadline(c.RequestTimeout, next) },
 		func(next http.Handler) http.Handler { return connections.WithBodyDeadline(c.RequestTimeout, next) },
 		withSameOrigin,

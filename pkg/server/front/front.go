@@ -64,6 +64,7 @@ type Front struct {
 	// stopping is closed when Run was asked to end. Each handler holds serving for reading.
 	stopping chan struct{}
 	serving  sync.RWMutex
+	farewell connections.Farewell
 	// noAnswers bounds log lines about shards that do not answer: clients decide how many there are.
 	noAnswers *rate.Limiter
 	// bodyTimeout, answerTimeout and liveTimeout are the constants, except in tests.
@@ -130,7 +131,7 @@ func (f *Front) Run(ctx context.Context) error {
 	registerMetrics()
 	listener := connections.Limit(ctx, f.cfg.Listener, f.cfg.Limits.Connections)
 	server := &http.Server{
-		Handler: listener.Serving(connections.WithBodyDeadline(f.bodyTimeout, f)), TLSConfig: f.tls, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
+		Handler: listener.Serving(f.farewell.Serving(connections.WithBodyDeadline(f.bodyTimeout, f))), TLSConfig: f.tls, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 1 << 20,
 		ErrorLog: silent, ConnContext: withIdentity, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	f.restore(ctx)
@@ -163,7 +164,7 @@ const watchGrace = 5 * time.Second
 // drain lets requests finish and ends watches, and returns when nothing is served any more.
 func (f *Front) drain(ctx context.Context, server *http.Server) {
 	close(f.stopping)
-	<-time.After(f.cfg.ShutdownDelay) // a second signal ends the process
+	f.farewell.Wait(f.cfg.ShutdownDelay) // a second signal ends the process
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.ShutdownTimeout)
 	defer cancel()
 	var ending sync.WaitGroup

@@ -30,7 +30,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	generic.IntVar(&o.ProbePort, "probe-port", o.ProbePort, "Port on which other replicas watch whether this one lives, at --bind-address. 0: any free port. Peers must reach it at --advertise-address, and should reach all other ports: a free one is opened beside it, see docs/FAILOVER.md. Not opened without leader election or failure detection.")
 	generic.BoolVar(&o.Profiling, "profiling", o.Profiling, "Serve profiles below /debug/pprof/, to members of system:masters.")
 
-	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to keep serving after SIGTERM, so that load balancers notice that /readyz fails. The term ends at once.")
+	generic.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", o.ShutdownDelay, "How long to keep serving after SIGTERM, so that load balancers notice that /readyz fails: twice the time that they take. In the second half each answer ends its connection. The term ends at once.")
 	limits := flags.FlagSet("limits")
 	limits.DurationVar(&o.Limits.RequestTimeout, "request-timeout", o.Limits.RequestTimeout, "How long a request other than a watch may take, and how long its body may take to arrive.")
 	limits.IntVar(&o.Limits.RequestsInFlight, "max-requests-inflight", o.Limits.RequestsInFlight, "Together with --max-mutating-requests-inflight: how many places there are for requests that are handled. Small requests take one, large lists more. Logical clusters share them; further requests wait, and then are answered with 429. Watches take a place only while they begin. Both 0: no such limit. See docs/TENANCY.md.")
