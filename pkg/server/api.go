@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/apis/openapi"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 	"github.com/regent-project/regent/pkg/server/apis/review"
+	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/custom"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/endpoints"
@@ -67,6 +69,10 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 		c.AddReadyzChecks(store.keys.Plugins())
 	}
 	c.AddHealthChecks(supervisorCheck(terms))
+	recipients, err := bundle.ParseRecipients(s.cfg.BackupRecipients)
+	if err != nil {
+		return nil, fmt.Errorf("for whom backups are sealed: %w", err)
+	}
 	server, err := openapi.New(c.Complete(nil), "regent")
 	if err != nil {
 		return nil, err
@@ -81,7 +87,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 	})
 	s.addEndpoints(server.Handler.NonGoRestfulMux, store, (&endpoints.Endpoints{
 		Shard: s.cfg.Shard, Replica: s.name, Lease: s.cfg.Election.Namespace + "/" + s.cfg.Election.Name, Leadership: elections.leadership(), CheckToken: store.CheckToken,
-		Survey: survey, Raise: store.shard.Raise, Identity: s.identity, Informers: caches.informers, Others: caches.others, Stored: store.Client, Tally: tally, Authorizer: identity.WithoutReserved(c.Authorization.Authorizer), Serializer: c.Serializer,
+		Survey: survey, Raise: store.shard.Raise, Identity: s.identity, Informers: caches.informers, Others: caches.others, Stored: store.Client, InShard: store.Client, Recipients: recipients, Tally: tally, Authorizer: identity.WithoutReserved(c.Authorization.Authorizer), Serializer: c.Serializer,
 		Exports: exports.Answers{Reader: caches.live.reader, Authorizer: fromOutside(c.Authorization.Authorizer), Informers: caches.informers, Process: s.instance},
 	}).Handlers())
 	server.ShutdownTimeout = (s.cfg.ShutdownTimeout - s.cfg.ShutdownDelay) / 2

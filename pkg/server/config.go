@@ -106,6 +106,9 @@ type Settings struct {
 	// Etcd says which etcd to use, if none is embedded. EtcdPrefix begins all keys.
 	Etcd       storagebackend.TransportConfig
 	EtcdPrefix string
+	// BackupRecipients are recipients of age (age1...), for whom backups of the shard are sealed. Empty: it gives
+	// none.
+	BackupRecipients []string
 	// Formats are what this program reads of what is stored. Zero stands for those of this version: only tests of
 	// upgrades have others.
 	Formats format.Formats

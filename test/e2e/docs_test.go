@@ -133,7 +133,7 @@ func installed(program string) bool {
 func (r *reader) again(flag string) {
 	r.t.Helper()
 	r.dev.stop()
-	r.dev.flags = append(r.dev.flags, "--", strings.ReplaceAll(flag, "$PWD", r.clone))
+	r.dev.flags = append(r.dev.flags, "--", strings.TrimSpace(r.typed(`echo "`+flag+`"`)))
 	r.dev.start()
 }
 

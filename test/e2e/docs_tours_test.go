@@ -52,6 +52,11 @@ var tours = []tour{
 	},
 	{name: "many shards", ports: 9, flags: []string{"--shards=3"}, pages: []string{"docs/OPERATIONS.md (in the text): regent shard", "docs/reference/alerts.md (in the text): regent shard", "docs/BACKUP.md ## An installation", "docs/UPGRADE.md ## An installation"}},
 	{
+		name: "a backup", ports: 3, pages: []string{"docs/BACKUP.md ## Each workspace, to the second"},
+		background: []string{"docs/BACKUP.md ## Each workspace, to the second: regent backup run"},
+		again:      map[string]string{"docs/BACKUP.md ## Each workspace, to the second: make run": "--backup-recipients=$(cat backup.pub)"},
+	},
+	{
 		name: "a second shard and a front", ports: 3, pages: []string{"docs/SHARDS.md"},
 		background: []string{"docs/SHARDS.md ## Setting it up: regent start", "docs/SHARDS.md ### The front"},
 	},
@@ -93,6 +98,7 @@ var notRun = map[string]string{
 	"docs/INSTALL.md ### An installation":                              onCluster,
 	"docs/INSTALL.md ### The keys of pods":                             onCluster + ", and rolls an authority between two pods",
 	"docs/BUNDLES.md ## Export: age-keygen":                            "age-keygen is not here; TestAWorkspaceIsExportedImportedAndCloned types the rest with a key of its own",
+	"docs/BACKUP.md ## Each workspace, to the second: make run":        startsDev + ", and the one of this page is started again here",
 	"docs/BACKUP.md ## The tools":                                      "all tests share one build of them",
 	"docs/BACKUP.md ### Back up the embedded etcd":                     "TestABackupOfTheEmbeddedEtcdIsRestoredAsDocumented types it",
 	"docs/BACKUP.md ### Restore the embedded etcd":                     "TestABackupOfTheEmbeddedEtcdIsRestoredAsDocumented types it",

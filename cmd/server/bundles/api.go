@@ -180,7 +180,7 @@ func (a *api) hasStatus(resource schema.GroupVersionResource) bool {
 func patiently(ctx context.Context, do func() error) error {
 	for began := time.Now(); ; {
 		err := do()
-		if err == nil || meta.IsNoMatchError(err) || !isPassing(err) || apierrors.IsInternalError(err) && time.Since(began) > patience {
+		if err == nil || meta.IsNoMatchError(err) || !IsPassing(err) || apierrors.IsInternalError(err) && time.Since(began) > patience {
 			return err
 		}
 		select {

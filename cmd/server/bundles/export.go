@@ -207,7 +207,7 @@ func (e *exporter) readPage(ctx context.Context) (page, error) {
 				return p, nil
 			}
 		}
-		if !isPassing(err) {
+		if !IsPassing(err) {
 			return page{}, err
 		}
 		select {
@@ -239,8 +239,8 @@ func (e *exporter) request(ctx context.Context) ([]byte, error) {
 	return result.Raw()
 }
 
-// isPassing reports whether what was asked may be answered later: not what the server has refused.
-func isPassing(err error) bool {
+// IsPassing reports whether what was asked may be answered later: not what the server has refused.
+func IsPassing(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return true

@@ -18,7 +18,8 @@ import (
 type asideFiles struct {
 	directory  string
 	identities []age.Identity
-	recipient  string
+	recipients []age.Recipient
+	recipient  string // as a text
 	open       []*bundles.File
 }
 
@@ -38,7 +39,7 @@ func aside(do func(*asideFiles) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a temporary directory: %w", err)
 	}
-	a := &asideFiles{directory: directory, identities: []age.Identity{key}, recipient: key.Recipient().String()}
+	a := &asideFiles{directory: directory, identities: []age.Identity{key}, recipients: []age.Recipient{key.Recipient()}, recipient: key.Recipient().String()}
 	defer func() {
 		for _, file := range a.open {
 			err = errors.Join(err, file.Close())
@@ -51,17 +52,28 @@ func aside(do func(*asideFiles) error) (err error) {
 // export exports a workspace into a file of its own.
 func (a *asideFiles) export(ctx context.Context, k *kubeconfig, name string, from logicalcluster.Path, o bundles.ExportOptions) (*asideFile, error) {
 	o.SealTo = []string{a.recipient}
-	out, name := &asideFile{}, filepath.Join(a.directory, name)
-	err := bundles.WriteFile(name, func(to io.Writer) (err error) {
+	out := &asideFile{}
+	var err error
+	out.File, err = a.write(name, func(to io.Writer) (err error) {
 		out.exported, err = bundles.Export(ctx, k.client, from, to, o)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if out.File, err = bundles.OpenFile(name); err != nil {
+	return out, nil
+}
+
+// write writes a file and opens it.
+func (a *asideFiles) write(name string, write func(io.Writer) error) (*bundles.File, error) {
+	name = filepath.Join(a.directory, name)
+	if err := bundles.WriteFile(name, write); err != nil {
 		return nil, err
 	}
-	a.open = append(a.open, out.File)
-	return out, nil
+	file, err := bundles.OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	a.open = append(a.open, file)
+	return file, nil
 }

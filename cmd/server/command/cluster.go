@@ -7,12 +7,12 @@ import (
 	"io"
 	"time"
 
-	"filippo.io/age"
 	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/regent-project/regent/cmd/server/bundles"
 	"github.com/regent-project/regent/cmd/server/face/view"
+	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -108,10 +108,8 @@ func checkExport(stdout io.Writer, name string, o bundles.ExportOptions) error {
 	case o.Unsealed && len(o.SealTo) > 0:
 		return errors.New("--unsealed and --seal-to are both given: a bundle is sealed or it is not")
 	}
-	for _, text := range o.SealTo {
-		if _, err := age.ParseX25519Recipient(text); err != nil {
-			return fmt.Errorf("--seal-to %q is no recipient of age, as age-keygen prints them (age1...): %w", text, err)
-		}
+	if _, err := bundle.ParseRecipients(o.SealTo); err != nil {
+		return fmt.Errorf("--seal-to: %w", err)
 	}
 	return nil
 }

@@ -3,9 +3,11 @@ package command
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"time"
 
+	"filippo.io/age"
 	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/spf13/cobra"
 
@@ -17,8 +19,9 @@ import (
 // restoreFlags are those of `cluster restore`.
 type restoreFlags struct {
 	bundles.RestoreOptions
-	file, identity string
-	ago            time.Duration
+	momentFlags
+	file, backup string
+	ago          time.Duration
 }
 
 func newClusterRestore(f *wsFlags) *cobra.Command {
@@ -26,8 +29,8 @@ func newClusterRestore(f *wsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore <path>",
 		Short: "Put a workspace, or some of its objects, back to what they were",
-		Long: `Put the objects of a workspace back to what a file of regent cluster export has of it (-f), or to what they were a moment
-ago (--ago). What is missing is created, with a new uid; what has changed is updated; with --prune what is new is deleted. What
+		Long: `Put the objects of a workspace back to what a file of regent cluster export has of it (-f), to what they were a moment
+ago (--ago), or at a time that a backup has (--backup, --at). What is missing is created, with a new uid; what has changed is updated; with --prune what is new is deleted. What
 is the same is left alone, and so are all other workspaces. It is done through the API, by the user of the kubeconfig. --plan
 only says what would be done.
 
@@ -46,8 +49,10 @@ Exit codes: 0 all is as it was; 1 nothing was done, or not everything; 2 the arg
 		ValidArgsFunction: f.completePath,
 	}
 	addAgo(cmd, &r.ago)
+	r.addAtTo(cmd)
 	addIdentity(cmd, &r.identity)
 	cmd.Flags().StringVarP(&r.file, "file", "f", "", "The file with the bundle.")
+	cmd.Flags().StringVar(&r.backup, "backup", "", "The directory of regent backup run, to go back to what it has of the time of --at.")
 	cmd.Flags().StringArrayVar(&r.Only, "only", nil, "Only the object of this key, or with a slash at its end all objects whose keys begin with it. May be repeated.")
 	cmd.Flags().StringVar(&r.Namespace, "namespace", "", "Only this namespace, with all that is in it.")
 	cmd.Flags().BoolVar(&r.Prune, "prune", false, "Delete what was not there then.")
@@ -56,8 +61,14 @@ Exit codes: 0 all is as it was; 1 nothing was done, or not everything; 2 the arg
 }
 
 func (r *restoreFlags) restore(ctx context.Context, cmd *cobra.Command, k *kubeconfig, path logicalcluster.Path) error {
-	if (r.file == "") == (r.ago <= 0) {
-		return usageError{errors.New("say what to go back to: either -f team.bundle, or --ago=2m")}
+	ways := 0
+	for _, given := range []bool{r.file != "", r.ago > 0, r.backup != ""} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 || r.at != "" && r.backup == "" {
+		return usageError{errors.New("say what to go back to: either -f team.bundle, or --ago=2m, or --backup=/backup/root with --at=2026-11-30T10:00:00Z")}
 	}
 	identities, err := bundles.ReadIdentities(r.identity)
 	if err != nil {
@@ -65,7 +76,7 @@ func (r *restoreFlags) restore(ctx context.Context, cmd *cobra.Command, k *kubec
 	}
 	return aside(func(a *asideFiles) (err error) {
 		r.Identities = slices.Concat(identities, a.identities)
-		then, err := r.then(ctx, k, a, path)
+		then, err := r.then(ctx, k, a, path, identities)
 		if err != nil {
 			return err
 		}
@@ -98,9 +109,15 @@ func (r *restoreFlags) restore(ctx context.Context, cmd *cobra.Command, k *kubec
 }
 
 // then returns the file to go back to.
-func (r *restoreFlags) then(ctx context.Context, k *kubeconfig, a *asideFiles, path logicalcluster.Path) (*bundles.File, error) {
-	if r.file != "" {
+func (r *restoreFlags) then(ctx context.Context, k *kubeconfig, a *asideFiles, path logicalcluster.Path, identities []age.Identity) (*bundles.File, error) {
+	switch {
+	case r.file != "":
 		return bundles.OpenFile(r.file)
+	case r.backup != "":
+		return a.write("then", func(to io.Writer) error {
+			_, err := r.extract(r.backup, path, identities, a.recipients, to)
+			return err
+		})
 	}
 	file, err := a.export(ctx, k, "then", path, bundles.ExportOptions{Ago: r.ago})
 	if err != nil {

@@ -73,7 +73,7 @@ func newCommand() *cobra.Command {
 		groupLook:    {newStatus(), newControllers(), newTerms(), newTop(), newDoctor(), newUI()},
 		groupUse:     {newWS(), newCluster()},
 		groupRun:     {newDev(), newStart(), newFront(), newEtcd()},
-		groupOperate: {newStepDown(), newForgetReplica(), newUpgrade(), newShard(), newPKI()},
+		groupOperate: {newStepDown(), newForgetReplica(), newUpgrade(), newBackup(), newShard(), newPKI()},
 		"":           {newVersion()},
 	} {
 		for _, c := range commands {

@@ -17,7 +17,7 @@ func newControllers() *cobra.Command {
 	f := &observerFlags{}
 	cmd := &cobra.Command{
 		Use:   "controllers [controller]",
-		Short: "List the controllers with their state, queues, restarts and last error; or describe one",
+		Short: "List the controllers with their state, restarts and last error; or describe one",
 		Long: `List the controllers that replicas run: their state, what is in their queues, how often they were restarted, and why.
 With the name of a controller: what each replica says of it, and its stacks where it is late or stalled.` + exitCodes,
 		Example: `  regent controllers

@@ -26,6 +26,24 @@ func Seal(o Object, recipients []age.Recipient) (Object, error) {
 	return o, nil
 }
 
+// maxRecipients is for how many something may be sealed at once.
+const maxRecipients = 8
+
+// ParseRecipients returns recipients of age by their texts.
+func ParseRecipients(texts []string) (all []age.Recipient, err error) {
+	if len(texts) > maxRecipients {
+		return nil, fmt.Errorf("%d recipients are given: something can be sealed for %d", len(texts), maxRecipients)
+	}
+	for _, text := range texts {
+		recipient, err := age.ParseX25519Recipient(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no recipient of age, as age-keygen prints them (age1...): %w", text, err)
+		}
+		all = append(all, recipient)
+	}
+	return all, nil
+}
+
 // ErrSealed is the error of Unseal without an identity of a recipient.
 var ErrSealed = errors.New("it is sealed for others: give the file with the identity of one of its recipients")
 

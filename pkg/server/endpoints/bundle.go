@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"filippo.io/age"
 	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -34,9 +33,6 @@ import (
 
 // pageBytes is how many bytes of objects a page has, and as many as its last one has.
 const pageBytes = 4 << 20
-
-// maxRecipients is for how many an object may be sealed at once.
-const maxRecipients = 8
 
 // secrets begins the keys of what is sealed although it may be unencrypted in etcd.
 const secrets = "core/secrets/"
@@ -212,18 +208,12 @@ func objectOf(s storage.Stored) bundle.Object {
 
 // sealWith returns what becomes of an object that is to be sealed.
 func sealWith(query url.Values) (func(bundle.Object) (bundle.Object, error), error) {
-	var recipients []age.Recipient
-	for _, text := range query["sealTo"] {
-		recipient, err := age.ParseX25519Recipient(text)
-		if err != nil {
-			return nil, fmt.Errorf("sealTo=%q is no recipient of age, as age-keygen prints them (age1...): %w", text, err)
-		}
-		recipients = append(recipients, recipient)
+	recipients, err := bundle.ParseRecipients(query["sealTo"])
+	if err != nil {
+		return nil, fmt.Errorf("sealTo: %w", err)
 	}
 	plain := query.Get("unsealed") == "true"
 	switch {
-	case len(recipients) > maxRecipients:
-		return nil, fmt.Errorf("a bundle can be sealed for %d recipients, and %d are given", maxRecipients, len(recipients))
 	case len(recipients) > 0 && plain:
 		return nil, errors.New("sealTo and unsealed=true are both given: a bundle is sealed or it is not")
 	case len(recipients) > 0:

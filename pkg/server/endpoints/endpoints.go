@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 
+	"filippo.io/age"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -44,6 +45,9 @@ type Endpoints struct {
 	// Stored has what is stored, for bundles, and Authorizer says who may read all of it.
 	Stored     Stored
 	Authorizer authorizer.Authorizer
+	// InShard has what all logical clusters have stored, for backups, which are sealed for Recipients.
+	InShard    StoredInShard
+	Recipients []age.Recipient
 	// Tally has what was asked for.
 	Tally      *fairness.Tally
 	Serializer runtime.NegotiatedSerializer
@@ -57,6 +61,7 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 		},
 		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
 		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, authorizer: e.Authorizer, serializer: e.Serializer},
+		status.BackupPath:   &backupFrame{shard: e.Shard, stored: e.InShard, recipients: e.Recipients, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}
 	for path, describe := range e.descriptions() {

@@ -59,6 +59,7 @@ func (o *Options) Flags() (flags cliflag.NamedFlagSets) {
 	etcd.StringVar(&o.Etcd.TrustedCAFile, "etcd-cafile", o.Etcd.TrustedCAFile, "Certificate authority of the etcd servers.")
 	etcd.StringVar(&o.Etcd.CertFile, "etcd-certfile", o.Etcd.CertFile, "Client certificate for the etcd servers.")
 	etcd.StringVar(&o.Etcd.KeyFile, "etcd-keyfile", o.Etcd.KeyFile, "Key of the client certificate for the etcd servers.")
+	etcd.StringSliceVar(&o.BackupRecipients, "backup-recipients", o.BackupRecipients, "Comma-separated recipients of age (age1..., as age-keygen prints them) for whom backups of the shard are sealed, 8 at most: only they can read them. The same for all replicas. If empty, regent backup run is refused.")
 	etcd.StringVar(&o.EncryptionConfigFile, "encryption-provider-config", o.EncryptionConfigFile, "File with an EncryptionConfiguration (apiserver.config.k8s.io/v1) that says how objects are encrypted in etcd. Reloaded when it changes: all replicas of a shard need the same keys.")
 	etcd.IntVar(&o.EmbeddedEtcd.ClientPort, "embedded-etcd-client-port", o.EmbeddedEtcd.ClientPort, "Loopback port of the embedded etcd; 0 is any free port.")
 	etcd.Int64Var(&o.EmbeddedEtcd.Quota, "embedded-etcd-quota-bytes", o.EmbeddedEtcd.Quota, "Size at which the embedded etcd refuses writes.")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/election"
 	"github.com/regent-project/regent/pkg/server"
+	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/edge"
 	"github.com/regent-project/regent/pkg/server/identity"
 )
@@ -75,6 +76,9 @@ func (o *Options) Validate() error {
 		bad("--fencing %q must be one of %q", o.Fencing, edge.FencingValues)
 	} else if o.Election.Detection == election.DetectSuspect && o.Fencing != edge.FencingEnforce {
 		bad("--leader-failure-detection=suspect needs --fencing=enforce: a leader that is only slow would keep writing beside its successor")
+	}
+	if _, err := bundle.ParseRecipients(o.BackupRecipients); err != nil {
+		bad("--backup-recipients: %w", err)
 	}
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, field.NewPath("logging")) {
 		errs = append(errs, err)

@@ -35,6 +35,10 @@ const (
 	TopPath = "/regent/v1/top"
 	// FormatPath takes POST with a Finalize, and raises the format of the shard.
 	FormatPath = "/regent/v1/format"
+	// BackupPath answers with a frame of the shard's backup (package backup). The query ?of= has a Kind. For
+	// changes ?after= is the revision of the frame before; without it the frame is empty, and of now. For a base
+	// ?after= is backup.Answer.Next.
+	BackupPath = "/regent/v1/backup"
 )
 
 // Installation is a tree of workspaces on one or more shards.

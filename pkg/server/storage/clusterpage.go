@@ -2,7 +2,6 @@ package storage
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,15 +47,45 @@ type storedResource struct {
 	asJSON func(data []byte) ([]byte, error)
 }
 
-// Revision returns the revision that etcd has now, or had while it was asked.
-func (c *Client) Revision(ctx context.Context) (int64, error) {
+// name begins the keys of its objects as others see them.
+func (r *storedResource) name() string { return strings.TrimPrefix(r.prefix, "/") + "/" }
+
+// read returns what is stored at a key.
+func (r *storedResource) read(ctx context.Context, kv *mvccpb.KeyValue) (Stored, error) {
+	s := Stored{Key: string(kv.Key), Revision: kv.ModRevision, Encrypted: bytes.HasPrefix(kv.Value, []byte("k8s:enc:"))}
+	data, _, err := r.transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
+	if err == nil {
+		s.JSON, err = r.asJSON(data)
+	}
+	if s.Fault = err; ctx.Err() != nil { // a plugin that encrypts may have been asked
+		return s, fmt.Errorf("read %s: %w", kv.Key, ctx.Err())
+	}
+	return s, nil
+}
+
+// Now is where etcd is in its history.
+type Now struct {
+	Revision int64
+	// Etcd names the etcd. Raft is its term, which never falls: another etcd, or a lower term, is one that was
+	// restored.
+	Etcd, Raft uint64
+}
+
+// Now returns where etcd is now, or was while it was asked.
+func (c *Client) Now(ctx context.Context) (Now, error) {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
 	answer, err := c.calls.kv.Get(ctx, c.config.Prefix+"/health", clientv3.WithKeysOnly())
 	if err != nil {
-		return 0, fmt.Errorf("ask etcd for its revision: %w", err)
+		return Now{}, fmt.Errorf("ask etcd for its revision: %w", err)
 	}
-	return answer.Header.Revision, nil
+	return Now{answer.Header.Revision, answer.Header.ClusterId, answer.Header.RaftTerm}, nil
+}
+
+// Revision returns the revision of Now.
+func (c *Client) Revision(ctx context.Context) (int64, error) {
+	now, err := c.Now(ctx)
+	return now.Revision, err
 }
 
 // ReadPage calls visit with the objects of a logical cluster as they were at a revision of etcd, in the order of their
@@ -68,22 +98,26 @@ func (c *Client) ReadPage(ctx context.Context, cluster logicalcluster.Name, revi
 		if err != nil {
 			return false, err
 		}
-		name := strings.TrimPrefix(r.prefix, "/") + "/" // begins the keys of a page
-		prefix, from := c.config.Prefix+prefix+"/", ""
-		switch {
-		case strings.HasPrefix(after, name):
-			from = prefix + strings.TrimPrefix(after, name) + "\x00"
-		case after > name:
-			continue
-		}
-		if more, err = c.readPageOf(ctx, r, prefix, cmp.Or(from, prefix), revision, &size, func(s Stored) error {
-			s.Key = name + strings.TrimPrefix(s.Key, prefix)
-			return visit(s)
-		}); err != nil || more {
+		if more, err = c.readBehind(ctx, r, c.config.Prefix+prefix+"/", revision, after, &size, visit); err != nil || more {
 			return more, err
 		}
 	}
 	return false, nil
+}
+
+// readBehind is ReadPage of one resource, whose keys begin with a prefix in etcd.
+func (c *Client) readBehind(ctx context.Context, r *storedResource, prefix string, revision int64, after string, size *int, visit func(Stored) error) (more bool, err error) {
+	from := prefix
+	switch {
+	case strings.HasPrefix(after, r.name()):
+		from = prefix + strings.TrimPrefix(after, r.name()) + "\x00"
+	case after > r.name():
+		return false, nil
+	}
+	return c.readPageOf(ctx, r, prefix, from, revision, size, func(s Stored) error {
+		s.Key = r.name() + strings.TrimPrefix(s.Key, prefix)
+		return visit(s)
+	})
 }
 
 // readPageOf reads the objects of one resource, and reduces size. Their keys are those of etcd.
@@ -98,15 +132,11 @@ func (c *Client) readPageOf(ctx context.Context, r *storedResource, prefix, from
 			if *size <= 0 {
 				return true, nil
 			}
-			s := Stored{Key: string(kv.Key), Revision: kv.ModRevision, Encrypted: bytes.HasPrefix(kv.Value, []byte("k8s:enc:"))}
-			data, _, err := r.transformer.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
-			if err == nil {
-				s.JSON, err = r.asJSON(data)
+			s, err := r.read(ctx, kv)
+			if err != nil {
+				return false, err
 			}
 			*size -= max(len(kv.Value), len(s.JSON)) // JSON may have six times the bytes
-			if s.Fault = err; ctx.Err() != nil {     // a plugin that encrypts may have been asked
-				return false, fmt.Errorf("read %s: %w", kv.Key, ctx.Err())
-			}
 			if err := visit(s); err != nil {
 				return false, err
 			}

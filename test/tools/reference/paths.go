@@ -70,6 +70,7 @@ var endpoints = []endpoint{
 	{status.ExportPath, "get", "what an APIExport of this shard offers, whether a user may bind it, or which have changed", byBinding + "; other shards of the installation"},
 	{status.AccountPath, "get", "whether a service account of this shard, and what a token is bound to, is there, by name and uid", byBinding + "; other shards of the installation"},
 	{status.FormatPath, "post", "raises the shard's format of what is stored, if all its replicas are heard and read it ([upgrades](../UPGRADE.md#finish)); body `{\"to\": 2}`", byBinding},
+	{status.BackupPath, "get", "a frame of the shard's backup, sealed for `--backup-recipients` ([BACKUP.md](../BACKUP.md#each-workspace-to-the-second)): `?of=changes&after=<revision>`, or `?of=base&after=<next>` with what the first line of the answer before says", byBinding},
 	{status.FarewellPath, "post", "has this replica list another one no more, which has ended; body `{\"replica\": \"\"}`", byBinding + "; replicas of the same shard"},
 	{status.TopPath, "get", "what clients of this replica have asked for, by logical cluster", byBinding},
 	{routing.StepDownPath, "post", "has this replica hand over if it leads, with `?shard=<its shard>` whoever leads; body `{\"reason\": \"\", \"to\": \"\"}`", byBinding},

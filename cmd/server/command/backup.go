@@ -1,0 +1,236 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"filippo.io/age"
+	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/cmd/server/backups"
+	"github.com/regent-project/regent/cmd/server/bundles"
+	"github.com/regent-project/regent/cmd/server/face/view"
+	"github.com/regent-project/regent/pkg/server/bundle"
+	"github.com/regent-project/regent/pkg/server/status"
+)
+
+func newBackup() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup",
+		Short: "Keep a backup of a shard, and take workspaces from it",
+		Long: `Follow a shard into a directory, so that each of its workspaces can be put back to what it was in any second since:
+docs/BACKUP.md. What is kept is sealed by the shard for its --backup-recipients: who keeps it cannot read it.`,
+		Example: `  regent backup key backup.key > backup.pub
+  regent backup run /backup/root
+  regent backup inspect /backup/root
+  regent backup extract /backup/root root:team -f team.bundle --at=2026-11-30T10:00:00Z --identity=key.txt
+  regent cluster restore root:team --backup=/backup/root --at=2026-11-30T10:00:00Z --identity=key.txt`,
+		Args: noCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newBackupKey(), newBackupRun(), newBackupInspect(), newBackupExtract())
+	return cmd
+}
+
+func newBackupKey() *cobra.Command {
+	return &cobra.Command{
+		Use:   "key <file>",
+		Short: "Make the key that opens a backup, and print for whom it is sealed",
+		Long: `Make a key in a file that only its owner may read, and print its recipient, for --backup-recipients of the shard's replicas.
+It is a key of age: age-keygen makes the same. Without it nobody reads the backup: keep a copy elsewhere, and none where the
+backup is.`,
+		Example: `  regent backup key backup.key > backup.pub
+  regent start --backup-recipients=$(cat backup.pub)`,
+		Args: oneName("file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := age.GenerateX25519Identity()
+			if err != nil {
+				return fmt.Errorf("make a key: %w", err)
+			}
+			if err := bundles.WriteFile(args[0], func(to io.Writer) error {
+				_, err := fmt.Fprintf(to, "# opens what is sealed for %s\n%s\n", key.Recipient(), key)
+				return err
+			}); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), key.Recipient())
+			return err
+		},
+	}
+}
+
+func newBackupRun() *cobra.Command {
+	f, o := &adminFlags{}, backups.RunOptions{}
+	cmd := &cobra.Command{
+		Use:   "run <directory>",
+		Short: "Follow a shard into a directory",
+		Long: `Follow a shard into a directory until SIGTERM or SIGINT: all that it stores once in a while (a base), and each change within
+a second. It continues where it has ended, if etcd still has what was written meanwhile: five minutes at least. A shard needs
+a directory of its own, which one process writes at a time. The user needs the right to get the path /regent/v1/backup in
+system:admin, and no other one.
+
+Exit codes: 0 it was ended; 1 it cannot continue, and says why; 2 the arguments are wrong.`,
+		Example: `  regent backup run /backup/root
+  regent backup run /backup/eu1 --kubeconfig=eu1.kubeconfig --base-every=6h --keep=168h`,
+		Args: oneName("directory"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if o.BaseEvery < time.Minute || o.Keep < o.BaseEvery {
+				return usageError{fmt.Errorf("--base-every %v must be at least 1m, and --keep %v not less than it", o.BaseEvery, o.Keep)}
+			}
+			shard, err := f.shard()
+			if err != nil {
+				return err
+			}
+			return serve(func(ctx context.Context) error { return backups.Run(ctx, shard, args[0], o) })
+		},
+	}
+	f.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context, which leads to the shard, and not to a front.")
+	cmd.Flags().DurationVar(&o.BaseEvery, "base-every", time.Hour, "How often all is read again. A restore reads one base and the changes since then.")
+	cmd.Flags().DurationVar(&o.Keep, "keep", 48*time.Hour, "For how long one can go back. What is older is removed.")
+	return cmd
+}
+
+// shard returns a client of what belongs to no logical cluster.
+func (f *adminFlags) shard() (rest.Interface, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	to, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("the server that the kubeconfig names is no URL: %w", err)
+	}
+	to.Path, config.QPS = "", -1
+	config.Host = to.String()
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return client.RESTClient(), nil
+}
+
+func newBackupInspect() *cobra.Command {
+	format, verify, maxAge := view.Table, false, time.Duration(0)
+	cmd := &cobra.Command{
+		Use:   "inspect <directory>",
+		Short: "Say to which times a backup can go back",
+		Long: `Say to which times a backup can go back. It needs no key, and may be asked while the backup is written: with --max-age it
+tells whether it is.
+
+Exit codes: 0 all is well; 1 the backup is damaged, or there is none; 2 the arguments are wrong; 3 it goes back to no time,
+or the last one is older than --max-age.`,
+		Example: `  regent backup inspect /backup/root --max-age=1m
+  regent backup inspect /backup/root --verify -o json`,
+		Args: oneName("directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := view.CheckFormat(format); err != nil {
+				return usageError{err}
+			}
+			found, err := backups.Inspect(args[0], verify)
+			if err != nil {
+				return err
+			}
+			look := view.Look{Format: format, Now: time.Now()}
+			if look.IsFor() {
+				err = view.Backup(cmd.OutOrStdout(), look, found)
+			} else {
+				err = view.Encode(cmd.OutOrStdout(), format, found)
+			}
+			if err == nil && (found.Last().IsZero() || maxAge > 0 && time.Since(found.Last()) > maxAge) {
+				err = problemsFound(status.Warning)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", view.Table, "Format of the output.")
+	cmd.Flags().BoolVar(&verify, "verify", false, "Read everything, and compare it with its sums.")
+	cmd.Flags().DurationVar(&maxAge, "max-age", 0, "How old the last time may be. 0: as old as it is.")
+	complete(cmd, "output", func(context.Context) []string { return view.Formats })
+	return cmd
+}
+
+// momentFlags say to what a backup goes back.
+type momentFlags struct {
+	at, identity string
+}
+
+func (f *momentFlags) addAtTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.at, "at", "", "The time to go back to, such as 2026-11-30T10:00:00Z. Default: the last one that the backup has.")
+}
+
+// extract writes the bundle of a workspace.
+func (f *momentFlags) extract(directory string, path logicalcluster.Path, identities []age.Identity, sealTo []age.Recipient, to io.Writer) (*backups.Extracted, error) {
+	o := backups.ExtractOptions{Path: path, Identities: identities, SealTo: sealTo}
+	if f.at != "" {
+		at, err := time.Parse(time.RFC3339, f.at)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--at %q is no time, such as 2026-11-30T10:00:00Z or 2026-11-30T11:00:00.5+01:00", f.at)}
+		}
+		o.At = at
+	}
+	return backups.Extract(directory, to, o)
+}
+
+func newBackupExtract() *cobra.Command {
+	f, file, unsealed := momentFlags{}, "", false
+	var sealTo []string
+	cmd := &cobra.Command{
+		Use:   "extract <directory> <path>",
+		Short: "Write a workspace as it was into a file",
+		Long: `Write a workspace as it was at a time into a file, which is one of regent cluster export: import it, restore from it, or look
+at it. It asks no server. The path is an absolute one, or the name of a logical cluster. Secrets are sealed for the recipients
+that --seal-to names, or in plain text with --unsealed.
+
+Exit codes: 0 the file is whole; 1 there is none; 2 the arguments are wrong; 3 it lacks objects that could not be read.`,
+		Example: `  regent backup extract /backup/root root:team -f team.bundle --at=2026-11-30T10:00:00Z --identity=key.txt --unsealed`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := logicalcluster.NewPath(args[1])
+			if file == "" || len(sealTo) == 0 != unsealed || !path.IsValid() {
+				return usageError{errors.New("say which file to write (-f), what becomes of secrets (either --seal-to or --unsealed), and a path such as root:team")}
+			}
+			recipients, err := bundle.ParseRecipients(sealTo)
+			if err != nil {
+				return usageError{fmt.Errorf("--seal-to: %w", err)}
+			}
+			identities, err := bundles.ReadIdentities(f.identity)
+			if err != nil {
+				return usageError{err}
+			}
+			var out *backups.Extracted
+			if err := bundles.WriteFile(file, func(to io.Writer) (err error) {
+				out, err = f.extract(args[0], path, identities, recipients, to)
+				return err
+			}); err != nil {
+				return err
+			}
+			return tellExtracted(cmd.OutOrStdout(), out)
+		},
+	}
+	f.addAtTo(cmd)
+	addIdentity(cmd, &f.identity)
+	cmd.Flags().StringVarP(&file, "file", "f", "", "The file to write, which must not be there.")
+	cmd.Flags().StringArrayVar(&sealTo, "seal-to", nil, "A recipient of age (age1...) for whom secrets are sealed. May be repeated.")
+	cmd.Flags().BoolVar(&unsealed, "unsealed", false, "Have secrets in plain text.")
+	return cmd
+}
+
+func tellExtracted(to io.Writer, e *backups.Extracted) error {
+	if _, err := fmt.Fprintf(to, "Workspace %s at %s: %d objects, at revision %d.\n", e.Path, e.Time.UTC().Format(time.RFC3339), e.Objects, e.Revision); err != nil {
+		return err
+	}
+	for _, key := range e.Unreadable {
+		_, _ = fmt.Fprintf(to, "  %s could not be read, and is not in it.\n", key)
+	}
+	if len(e.Unreadable) > 0 {
+		return problemsFound(status.Warning)
+	}
+	return nil
+}
