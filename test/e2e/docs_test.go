@@ -332,7 +332,7 @@ func (r *reader) inBackground(b block) {
 	})
 	harness.Eventually(r.t, b.String()+" serves", func() bool {
 		content, _ := os.ReadFile(log)
-		return strings.Contains(string(content), "Serving")
+		return strings.Contains(string(content), "Serving") || strings.Contains(string(content), "The backup has a base")
 	})
 }
 

@@ -61,6 +61,7 @@ func Run(ctx context.Context, shard rest.Interface, directory string, o RunOptio
 			due = m.base.last().Time.Add(o.BaseEvery)
 		}
 	}
+	klog.FromContext(ctx).Info("Following the shard", "directory", directory, "behind", f.after)
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return f.follow(ctx) })
 	both.Go(func() error { return f.takeBases(ctx, due) })

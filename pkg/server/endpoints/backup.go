@@ -13,6 +13,7 @@ import (
 
 	"filippo.io/age"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -61,8 +62,8 @@ func (b *backupFrame) read(req *http.Request) ([]byte, error) {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "backup"}, req.Method)
 	}
 	if len(b.recipients) == 0 {
-		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "backup"}, "",
-			"this replica does not know for whom a backup is sealed: start all replicas of the shard with --backup-recipients=age1...", 0, true)
+		return nil, newStatus(http.StatusNotFound, metav1.StatusReasonNotFound,
+			"this replica does not know for whom a backup is sealed: start all replicas of the shard with --backup-recipients=age1...")
 	}
 	query := req.URL.Query()
 	kind, after := backup.Kind(query.Get("of")), query.Get("after")

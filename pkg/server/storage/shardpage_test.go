@@ -82,7 +82,8 @@ func TestPagesOfAnyRevisionsAndChangesMakeTheShard(t *testing.T) {
 	for range 6 {
 		write()
 		is, began, place := view{}, revision(), ""
-		for more, err := true, error(nil); more; write() {
+		for more := true; more; write() {
+			var err error
 			more, err = client.ReadShardPage(t.Context(), revision(), place, 1+random.IntN(4_000), func(in storage.StoredIn) error {
 				if in.Place <= place {
 					t.Fatalf("%s follows %s", in.Place, place)
