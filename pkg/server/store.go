@@ -38,11 +38,16 @@ type store struct {
 	etcd  *etcdcheck.Answers
 	space *etcdcheck.Space
 	shard *etcdcheck.Shard
+	// uncached: nobody reads from it.
+	uncached bool
 }
 
 // openStore starts the embedded etcd, if configured, and waits for it. It does not wait for an external etcd.
 func (s *Server) openStore(ctx context.Context) (*store, error) {
-	out := &store{}
+	return s.openInto(ctx, &store{})
+}
+
+func (s *Server) openInto(ctx context.Context, out *store) (*store, error) {
 	if err := out.open(ctx, s); err != nil {
 		out.close()
 		return nil, err
@@ -53,7 +58,7 @@ func (s *Server) openStore(ctx context.Context) (*store, error) {
 func (s *store) open(ctx context.Context, of *Server) (err error) {
 	cfg := of.cfg
 	limits := edge.NewWriteLimits(cfg.Limits.HistoryBytes, clock.RealClock{})
-	stored := storage.Config{Transport: cfg.Etcd, Prefix: cfg.EtcdPrefix, Meter: limits}
+	stored := storage.Config{Transport: cfg.Etcd, Prefix: cfg.EtcdPrefix, Meter: limits, Uncached: s.uncached}
 	secrets, err := s.readKeys(ctx, cfg.EncryptionConfigFile, of.generic.APIServerID)
 	if err != nil {
 		return err

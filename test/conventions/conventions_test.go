@@ -166,7 +166,7 @@ var layers = []struct {
 	{"cmd/server/face/view", []string{"cmd/server/backups", "cmd/server/bundles", "cmd/server/face/ask", "cmd/server/workspaces", "pkg/server/status"}},
 	{"cmd/server/workspaces", []string{"pkg/clusters"}},
 	{"cmd/server/bundles", []string{"cmd/server/workspaces", "pkg/clusters", "pkg/server/bundle"}},
-	{"cmd/server/backups", []string{"cmd/server/bundles", "pkg/server/backup", "pkg/server/build", "pkg/server/bundle", "pkg/server/status"}},
+	{"cmd/server/backups", []string{"cmd/server/bundles", "pkg/server/backup", "pkg/server/build", "pkg/server/bundle", "pkg/server/status", "pkg/server/storage"}},
 	{"pkg/server/backup", []string{"pkg/server/bundle"}},
 	{"pkg/server/bundle", nil},
 	{"cmd/regent", []string{"cmd/server/command"}},

@@ -1,21 +1,26 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/test/e2e/harness"
@@ -177,4 +182,173 @@ func TestABackupHasWhatEtcdHadWhateverIsKilled(t *testing.T) {
 	if len(seen) < 6 {
 		t.Errorf("the backup knows %d moments only", len(seen))
 	}
+}
+
+// objectsOf returns the objects of a workspace in a backup, by key, without their revisions.
+func objectsOf(t *testing.T, directory, key, path string) map[string]string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "bundle")
+	if err := offline(t, "backup", "extract", directory, path, "-f", name, "--identity="+key, "--unsealed"); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(name) //nolint:gosec // a test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := bundle.Open(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	if err := all[0].Each(func(o bundle.Object) error {
+		out[o.Key] = fmt.Sprint(string(o.Object), o.Deleted, o.Unreadable)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// followed starts to follow a shard into a directory, and returns what ends it once the backup has what was written
+// before.
+func followed(t *testing.T, r *harness.Replica, directory string) (stop func()) {
+	t.Helper()
+	p := harness.Start(t, "backup", harness.Binary("regent"), "backup", "run", directory, "--kubeconfig="+filepath.Join(r.Root, "admin.kubeconfig"))
+	return func() {
+		since := time.Now()
+		harness.Eventually(t, "the backup is up to date", func() bool {
+			return offline(t, "backup", "inspect", directory, "--max-age="+time.Since(since).String()) == nil
+		})
+		p.Signal(syscall.SIGTERM)
+		if code := p.Wait(); code != 0 {
+			t.Errorf("the backup ended with %d", code)
+		}
+	}
+}
+
+// A shard of which the etcd is lost is made again of its backup, in an empty one: objects of all kinds with their uids,
+// and what is encrypted. Nobody serves from an etcd that is not full.
+func TestAShardIsLoadedIntoAnEmptyEtcd(t *testing.T) {
+	t.Parallel()
+	files := t.TempDir()
+	key, encryption := filepath.Join(files, "backup.key"), filepath.Join(files, "encryption.yaml")
+	recipient, err := harness.Command(t, "regent", "backup", "key", key).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(encryption, []byte(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets, configmaps]
+  providers:
+  - aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=}]}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shard := harness.NewShard(harness.StartEtcd(t).URL)
+	shard.Args = []string{"--backup-recipients=" + strings.TrimSpace(string(recipient)), "--encryption-provider-config=" + encryption}
+	r := shard.Start(t, "before")
+	r.WaitRoot()
+	u := regentUser{t, filepath.Join(r.Root, "admin.kubeconfig")}
+	u.must("ready", "ws", "create", "root:team")
+	mustKubectl(t, r, "root:team", referring, "apply", "-f", "-")
+	harness.Eventually(t, "the definition is served", func() bool {
+		_, err := tryKubectl(r, "root:team", "{apiVersion: example.org/v1, kind: Part, metadata: {name: p}, spec: {size: 1}}", "apply", "-f", "-")
+		return err == nil
+	})
+	stop := followed(t, r, filepath.Join(files, "before"))
+	mustKubectl(t, r, "root:team", "", "create", "secret", "generic", "late", "--from-literal=key=hidden")
+	token := mustKubectl(t, r, "root:team", "", "-n", "app", "create", "token", "robot")
+	stop()
+	r.Signal(syscall.SIGTERM)
+	r.Wait()
+
+	empty := harness.StartEtcd(t)
+	flags := append([]string{"--root-directory=" + r.Root, "--etcd-servers=" + empty.URL}, shard.Args...)
+	load := func(from string, flags ...string) error {
+		return offline(t, append([]string{"backup", "load", filepath.Join(files, from), "--identity=" + key, "--"}, flags...)...)
+	}
+	if err := load("before", append(flags, "--shard-name=other")...); err == nil || !strings.Contains(err.Error(), "of shard root") {
+		t.Errorf("a load as another shard: %v", err)
+	}
+	damage(t, filepath.Join(files, "before"), filepath.Join(files, "damaged"))
+	if err := load("damaged", flags...); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a load of what is damaged: %v", err)
+	}
+	half := harness.NewShard(empty.URL)
+	half.Args, half.Keys = shard.Args, filepath.Join(r.Root, "pki")
+	refused := half.Launch(t, "half")
+	if code := refused.Wait(); code != 1 || !strings.Contains(refused.Log(), "not loaded to its end") {
+		t.Errorf("a replica on an etcd that is not full ended with %d", code)
+	}
+	if err := load("before", flags...); err == nil || !strings.Contains(err.Error(), "has keys below the prefix already") {
+		t.Errorf("a load into an etcd that is not empty: %v", err)
+	}
+	if _, err := empty.Client(t).Delete(t.Context(), "/registry/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	if err := load("before", flags...); err != nil {
+		t.Fatal(err)
+	}
+	now := half.Start(t, "after")
+	now.WaitRoot()
+	u = regentUser{t, filepath.Join(now.Root, "admin.kubeconfig")}
+	stop = followed(t, now, filepath.Join(files, "after"))
+	mustKubectl(t, now, "root:team", "", "wait", "--for=jsonpath={.spec.size}=1", "part/p", "--timeout=60s")
+	robot := rest.AnonymousClientConfig(now.AdminConfig("root:team"))
+	robot.BearerToken = token
+	kube, err := kubernetes.NewForConfig(robot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, err := kube.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err != nil || !strings.Contains(who.Status.UserInfo.Username, "robot") {
+		t.Errorf("the token of before is of %v: %v", who, err)
+	}
+	u.must("ready", "ws", "create", "root:another")
+	stop()
+	for key, value := range encryptedIn(t, empty.Client(t), "/registry/core/secrets/") {
+		if !strings.HasPrefix(value, "k8s:enc:aesgcm") {
+			t.Errorf("%s is not encrypted", key)
+		}
+	}
+	before, after := objectsOf(t, filepath.Join(files, "before"), key, "root:team"), objectsOf(t, filepath.Join(files, "after"), key, "root:team")
+	if !reflect.DeepEqual(before, after) || len(before) < 8 {
+		t.Errorf("root:team has\n%v\nand had\n%v", after, before)
+	}
+}
+
+// damage copies a backup, and changes the last byte of the last change.
+func damage(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(to, "changes-*"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%q, %v", names, err)
+	}
+	name := slices.Max(names)
+	content, err := os.ReadFile(name) //nolint:gosec // a test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-1] ^= 1
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// encryptedIn returns what is stored below a prefix.
+func encryptedIn(t *testing.T, etcd *clientv3.Client, prefix string) map[string]string {
+	t.Helper()
+	all, err := etcd.Get(t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil || len(all.Kvs) == 0 {
+		t.Fatalf("%s: %d keys, %v", prefix, len(all.Kvs), err)
+	}
+	out := map[string]string{}
+	for _, kv := range all.Kvs {
+		out[string(kv.Key)] = string(kv.Value)
+	}
+	return out
 }

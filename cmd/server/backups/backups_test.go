@@ -31,6 +31,7 @@ import (
 
 	"github.com/regent-project/regent/pkg/server/backup"
 	"github.com/regent-project/regent/pkg/server/bundle"
+	"github.com/regent-project/regent/pkg/server/storage"
 )
 
 // shard is one with an etcd of its own that keeps each change, and answers as a replica does.
@@ -346,6 +347,26 @@ func followAtRandom(t *testing.T, s *shard) {
 		if _, err := all.at(when); err == nil {
 			s.compare(directory, when)
 		}
+	}
+	whole, err := OpenShard(directory, time.Time{}, []age.Identity{s.key}, "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, want := map[string]string{}, map[string]string{}
+	if err := whole.Each(func(in storage.StoredIn) error {
+		if _, twice := given[in.Cluster.String()+"/"+in.Key]; twice {
+			t.Errorf("%s is given twice", in.Key)
+		}
+		given[in.Cluster.String()+"/"+in.Key] = string(in.JSON)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.at(whole.Revision) {
+		want[r.Cluster+"/"+r.Key] = string(r.Object.Object)
+	}
+	if !reflect.DeepEqual(given, want) || whole.Objects != len(want) {
+		t.Errorf("the whole shard at %d: %d objects, want %d", whole.Revision, len(given), len(want))
 	}
 	if found, err := Inspect(directory, true); err != nil || len(found.Spans) == 0 || found.Shard != "root" {
 		t.Errorf("%+v, %v", found, err)

@@ -2,6 +2,7 @@ package backups
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -88,6 +90,9 @@ func (e *Extracted) write(to io.Writer, is map[string]backup.Record, sealTo []ag
 			continue
 		}
 		object := r.Object
+		if object.Deleted { // a bundle says no more of it
+			object.Object = nil
+		}
 		if r.Secret && object.Object != nil && len(sealTo) > 0 {
 			if object, err = bundle.Seal(object, sealTo); err != nil {
 				return err
@@ -132,18 +137,22 @@ func (m *moment) find(o ExtractOptions) (cluster, path string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+	paths := map[string]string{} // of those that match, by name
 	for name, r := range found.there() {
 		var is struct{ Metadata metav1.ObjectMeta }
 		if json.Unmarshal(r.Object.Object, &is) != nil { // it is unreadable, and has a name only
 			is.Metadata = metav1.ObjectMeta{}
 		}
-		path := is.Metadata.Annotations[core.LogicalClusterPathAnnotationKey]
-		if path == "" {
-			path = name
-		}
+		path := cmp.Or(is.Metadata.Annotations[core.LogicalClusterPathAnnotationKey], name)
 		if name == o.Path.String() || path == o.Path.String() {
-			return name, path, nil
+			paths[name] = path
 		}
+	}
+	if len(paths) > 1 {
+		return "", "", fmt.Errorf("several logical clusters said that they are %s at %s: give the name of one of %s", o.Path, m.time.Format(time.RFC3339), strings.Join(slices.Sorted(maps.Keys(paths)), ", "))
+	}
+	for name, path := range paths {
+		return name, path, nil
 	}
 	return "", "", fmt.Errorf("there was no workspace %s at %s", o.Path, m.time.Format(time.RFC3339))
 }
@@ -158,46 +167,68 @@ func (m *moment) read(cluster string, identities []age.Identity) (map[string]bac
 }
 
 // each calls visit with the records of the moment's base, of its frames that are wanted, and of its changes.
-func (m *moment) each(identities []age.Identity, wanted func(first, next string) bool, wants func(line []byte) bool, visit func(backup.Record)) (err error) {
-	open := map[*file]*os.File{}
-	defer func() {
-		for _, f := range open {
-			_ = f.Close() // nothing was written
-		}
-	}()
-	read := func(frame frameIn) error {
-		if open[frame.of] == nil {
-			opened, err := os.Open(frame.of.name) //nolint:gosec // in the directory that the user names
-			if err != nil {
-				return fmt.Errorf("open a file of the backup: %w", err)
-			}
-			open[frame.of] = opened
-		}
-		err := frame.Read(open[frame.of], identities, wants, func(r backup.Record) error { visit(r); return nil })
-		if errors.Is(err, bundle.ErrSealed) {
-			return fmt.Errorf("open the backup: %w", err)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", frame.of.name, err)
-		}
-		return nil
+func (m *moment) each(identities []age.Identity, wanted func(first, next string) bool, wants func(line []byte) bool, visit func(backup.Record)) error {
+	all := func(r backup.Record) error { visit(r); return nil }
+	if err := m.eachOfBase(identities, wanted, wants, all); err != nil {
+		return err
 	}
+	return m.eachChange(identities, wants, all)
+}
+
+// eachOfBase calls visit with the records of the base. Nil functions want all.
+func (m *moment) eachOfBase(identities []age.Identity, wanted func(first, next string) bool, wants func(line []byte) bool, visit func(backup.Record) error) error {
+	var some []frameIn
 	for i := range m.base.frames {
 		next := ""
 		if i+1 < len(m.base.frames) {
 			next = m.base.frames[i+1].First
 		}
-		if frame := &m.base.frames[i]; frame.First != "" && wanted(frame.First, next) {
-			if err := read(frameIn{frame, m.base}); err != nil {
-				return err
-			}
+		if frame := &m.base.frames[i]; frame.First != "" && (wanted == nil || wanted(frame.First, next)) {
+			some = append(some, frameIn{frame, m.base})
 		}
 	}
+	return readFrames(some, identities, wants, visit)
+}
+
+// eachChange calls visit with what was written since the base was begun, in the order in which it was.
+func (m *moment) eachChange(identities []age.Identity, wants func(line []byte) bool, visit func(backup.Record) error) error {
+	var some []frameIn
 	for _, frame := range m.changes {
 		if frame.Revision > m.base.first().Revision && frame.After < frame.Revision {
-			if err := read(frame); err != nil {
-				return err
+			some = append(some, frame)
+		}
+	}
+	return readFrames(some, identities, wants, visit)
+}
+
+// readFrames calls visit with the records of frames, which are in the order of their files.
+func readFrames(some []frameIn, identities []age.Identity, wants func(line []byte) bool, visit func(backup.Record) error) (err error) {
+	var of *file
+	var opened *os.File
+	defer func() {
+		if opened != nil {
+			_ = opened.Close() // nothing was written
+		}
+	}()
+	for _, frame := range some {
+		if frame.of != of {
+			if opened != nil {
+				_ = opened.Close() // nothing was written
 			}
+			if opened, err = os.Open(frame.of.name); err != nil {
+				return fmt.Errorf("open a file of the backup: %w", err)
+			}
+			of = frame.of
+		}
+		err := frame.Read(opened, identities, wants, visit)
+		if errors.Is(err, bundle.ErrSealed) {
+			return fmt.Errorf("open the backup: %w", err)
+		}
+		if errors.Is(err, backup.ErrDamaged) {
+			return fmt.Errorf("%s: %w", frame.of.name, err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/regent-project/regent/cmd/server/backups"
 	"github.com/regent-project/regent/cmd/server/bundles"
 	"github.com/regent-project/regent/cmd/server/face/view"
+	"github.com/regent-project/regent/pkg/server"
 	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/status"
 )
@@ -35,7 +36,7 @@ docs/BACKUP.md. What is kept is sealed by the shard for its --backup-recipients:
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBackupKey(), newBackupRun(), newBackupInspect(), newBackupExtract())
+	cmd.AddCommand(newBackupKey(), newBackupRun(), newBackupInspect(), newBackupExtract(), newBackupLoad())
 	return cmd
 }
 
@@ -156,6 +157,68 @@ or the last one is older than --max-age.`,
 	return cmd
 }
 
+func newBackupLoad() *cobra.Command {
+	f := momentFlags{}
+	cmd := &cobra.Command{
+		Use:   "load <directory> -- <flags of start>",
+		Short: "Fill an empty etcd with a whole shard",
+		Long: `Fill an empty etcd with a whole shard as it was at a time: all objects, with their uids. Behind -- are the flags with which
+its replicas are started afterwards; none may run meanwhile. It takes the shard's keys (pki/ in the root directory, or the
+membership) and the file of --encryption-provider-config: docs/BACKUP.md. Events are left out.
+
+Exit codes: 0 everything is there; 1 it is not, and replicas refuse to start; 2 the arguments are wrong; 3 the backup has
+objects that could not be read.`,
+		Example: `  regent backup load /backup/root --identity=backup.key -- --root-directory=/var/lib/regent \
+      --etcd-servers=https://etcd-0.example:2379`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || cmd.ArgsLenAtDash() != 1 && (cmd.ArgsLenAtDash() >= 0 || len(args) > 1) {
+				return usageError{errors.New("give the directory of the backup, and behind -- the flags of start")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			identities, err := bundles.ReadIdentities(f.identity)
+			if err != nil {
+				return usageError{err}
+			}
+			at, err := f.time()
+			if err != nil {
+				return err
+			}
+			cfg, err := configOf(args[1:])
+			if err != nil {
+				return usageError{err}
+			}
+			shard, err := backups.OpenShard(args[0], at, identities, cfg.Shard)
+			if err != nil {
+				return err
+			}
+			return serve(func(ctx context.Context) error {
+				if err := server.Load(ctx, cfg, shard.Each); err != nil {
+					return err
+				}
+				return tellLoaded(cmd.OutOrStdout(), cfg.Shard, shard)
+			})
+		},
+	}
+	f.addAtTo(cmd)
+	addIdentity(cmd, &f.identity)
+	return cmd
+}
+
+func tellLoaded(to io.Writer, name string, l *backups.Shard) error {
+	if _, err := fmt.Fprintf(to, "Shard %s at %s: %d objects, which it had at revision %d.\n", name, l.Time.UTC().Format(time.RFC3339), l.Objects, l.Revision); err != nil {
+		return err
+	}
+	for _, key := range l.Left {
+		_, _ = fmt.Fprintf(to, "  %s could not be read, and is not in it.\n", key)
+	}
+	if len(l.Left) > 0 {
+		return problemsFound(status.Warning)
+	}
+	return nil
+}
+
 // momentFlags say to what a backup goes back.
 type momentFlags struct {
 	at, identity string
@@ -167,15 +230,23 @@ func (f *momentFlags) addAtTo(cmd *cobra.Command) {
 
 // extract writes the bundle of a workspace.
 func (f *momentFlags) extract(directory string, path logicalcluster.Path, identities []age.Identity, sealTo []age.Recipient, to io.Writer) (*backups.Extracted, error) {
-	o := backups.ExtractOptions{Path: path, Identities: identities, SealTo: sealTo}
-	if f.at != "" {
-		at, err := time.Parse(time.RFC3339, f.at)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--at %q is no time, such as 2026-11-30T10:00:00Z or 2026-11-30T11:00:00.5+01:00", f.at)}
-		}
-		o.At = at
+	at, err := f.time()
+	if err != nil {
+		return nil, err
 	}
-	return backups.Extract(directory, to, o)
+	return backups.Extract(directory, to, backups.ExtractOptions{Path: path, At: at, Identities: identities, SealTo: sealTo})
+}
+
+// time returns that to go back to, zero for the last one.
+func (f *momentFlags) time() (time.Time, error) {
+	if f.at == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, f.at)
+	if err != nil {
+		return at, usageError{fmt.Errorf("--at %q is no time, such as 2026-11-30T10:00:00Z or 2026-11-30T11:00:00.5+01:00", f.at)}
+	}
+	return at, nil
 }
 
 func newBackupExtract() *cobra.Command {

@@ -3,9 +3,12 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
@@ -54,6 +57,34 @@ func startFlags(opts *options.Options) cliflag.NamedFlagSets {
 	flags := opts.Flags()
 	globalflag.AddGlobalFlags(flags.FlagSet("global"), "start", logs.SkipLoggingConfigurationFlags())
 	return flags
+}
+
+// configOf returns the configuration of a replica that is started with flags.
+func configOf(args []string) (server.Config, error) {
+	opts := options.New()
+	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	for _, set := range startFlags(opts).FlagSets {
+		flags.AddFlagSet(set)
+	}
+	if err := flags.Parse(args); err != nil {
+		return server.Config{}, fmt.Errorf("after --: %w: see regent start --help", err)
+	}
+	if flags.NArg() > 0 {
+		return server.Config{}, fmt.Errorf("after --: start takes no arguments, got %q", flags.Arg(0))
+	}
+	if err := opts.Validate(); err != nil {
+		return server.Config{}, fmt.Errorf("after --: %w", err)
+	}
+	registry, err := catalog.Registry()
+	if err != nil {
+		return server.Config{}, err
+	}
+	cfg, err := opts.Config(registry)
+	if err != nil {
+		return server.Config{}, fmt.Errorf("after --: %w", err)
+	}
+	return cfg, nil
 }
 
 // start runs a replica until SIGTERM or SIGINT.

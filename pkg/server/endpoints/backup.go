@@ -157,6 +157,9 @@ func recordOf(in storage.StoredIn) backup.Record {
 	if r.Gone = in.Gone; in.Gone {
 		r.Secret = false
 	}
+	if r.Deleted { // a shard is made of it again, so it is needed as it is stored
+		r.Object.Object = in.JSON
+	}
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,12 @@ type shardRecord struct {
 // shardKey returns the record's key. It does not collide with the keys of objects, which are
 // <prefix>/<group>/<resource>/...
 func shardKey(prefix string) string { return prefix + "/.shard" }
+
+// RecordKey returns the key of a shard's record, for whoever fills a prefix.
+func RecordKey(prefix string) string { return shardKey(path.Join("/", prefix)) }
+
+// LoadMark is in place of the record while a prefix is being filled.
+const LoadMark = "a backup is being loaded"
 
 // ErrOtherShard is a mismatch that trying again does not mend.
 var ErrOtherShard = errors.New("this etcd prefix belongs to another shard or another certificate authority")
@@ -170,6 +177,9 @@ func (c *Shard) compare(ctx context.Context, bundle *pki.Bundle) error {
 // read returns what the record says, if this replica reads what is stored in its format. The format comes first: it
 // decides what all else means.
 func (c *Shard) read(stored []byte) (shardRecord, error) {
+	if string(stored) == LoadMark {
+		return shardRecord{}, fmt.Errorf("%w: a backup is being loaded below the prefix, or was not loaded to its end: wait for regent backup load, or delete all keys below the prefix and load it again", ErrOtherShard)
+	}
 	var of format.Record
 	if err := json.Unmarshal(stored, &of); err != nil {
 		return shardRecord{}, fmt.Errorf("%w: the record at %s is not readable: %w", ErrOtherShard, c.key, err)

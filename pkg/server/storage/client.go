@@ -51,6 +51,8 @@ type Config struct {
 	Prefix string
 	// Transformers encrypt what is stored. Nil: it is stored unencrypted.
 	Transformers value.ResourceTransformers
+	// Uncached: no resource has a watch cache, because nobody reads.
+	Uncached bool
 	// Meter bounds what is written. Nil: everybody may write.
 	Meter Meter
 }

@@ -45,6 +45,7 @@ type storedResource struct {
 	transformer value.Transformer
 	// asJSON turns what is stored, decrypted, into JSON.
 	asJSON func(data []byte) ([]byte, error)
+	codec  runtime.Codec // of what is stored; it decodes JSON, too
 }
 
 // name begins the keys of its objects as others see them.

@@ -147,7 +147,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		if err != nil {
 			return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 		}
-		o.client.resources.Store(config.GroupResource, &storedResource{prefix, transformer, jsonOf(encoding, config.Codec)})
+		o.client.resources.Store(config.GroupResource, &storedResource{prefix, transformer, jsonOf(encoding, config.Codec), config.Codec})
 		holdsLeases := "" // the prefix of its keys, if this store does
 		if encoding.Term != nil {
 			holdsLeases = config.Prefix
@@ -167,7 +167,7 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		read := &stream{Interface: &sound{Interface: store, resource: config.GroupResource, prefix: prefix, keys: keys, aside: &o.client.aside}, resource: config.GroupResource.String()}
 		guarded := o.client.guard.Storage(read, holdsLeases)
 		stamped := &stamp{Interface: &metered{guarded, o.client.config.Meter, !encoding.Uncached}, prefix: prefix}
-		if encoding.Uncached {
+		if encoding.Uncached || o.client.config.Uncached {
 			return WithFinalizers(&router{Interface: stamped, prefix: prefix}), sync.OnceFunc(store.Close), nil
 		}
 		watched := collections{prefix, encoding.Collections}

@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage/value"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+const (
+	// loadBytes is how many bytes one transaction has, and as many as its last object has: etcd takes 1.5 MiB.
+	loadBytes = 256 << 10
+	// loadersAtOnce is how many transactions are under way.
+	loadersAtOnce = 8
+)
+
+// ErrNotEmpty is of a prefix that is to be filled, and in which there is something.
+var ErrNotEmpty = errors.New("etcd has keys below the prefix already")
+
+// Load writes objects as they are, with their uids, into a prefix that has none. It calls each with a function that
+// takes one object: its place and JSON, as ReadShardPage has them. Nobody may serve from the prefix meanwhile: mark is
+// written at a key before, and removed once all objects are there, so that whoever reads it finds out. An error may
+// leave some of them, and the mark.
+func (c *Client) Load(ctx context.Context, key, mark string, each func(take func(StoredIn) error) error) error {
+	ctx, done := c.calls.begin(ctx)
+	defer done()
+	begun, err := c.etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(c.config.Prefix+"/").WithPrefix(), "=", 0)).
+		Then(clientv3.OpPut(key, mark)).Commit()
+	if err != nil {
+		return fmt.Errorf("ask etcd whether the prefix %s is empty: %w", c.config.Prefix, err)
+	}
+	if !begun.Succeeded {
+		return fmt.Errorf("%w (%s)", ErrNotEmpty, c.config.Prefix)
+	}
+	if err := c.loadAll(ctx, each); err != nil {
+		return err
+	}
+	ended, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", mark)).Then(clientv3.OpDelete(key)).Commit()
+	if err != nil {
+		return fmt.Errorf("remove the mark at %s: %w", key, err)
+	}
+	if !ended.Succeeded {
+		return fmt.Errorf("somebody else has written at %s while the prefix was filled: fill an empty one", key)
+	}
+	return nil
+}
+
+func (c *Client) loadAll(ctx context.Context, each func(take func(StoredIn) error) error) error {
+	writers, ctx := errgroup.WithContext(ctx)
+	writers.SetLimit(loadersAtOnce)
+	var batch []StoredIn
+	size := 0
+	flush := func() error {
+		some := batch
+		batch, size = nil, 0
+		if len(some) > 0 {
+			writers.Go(func() error { return c.load(ctx, some) })
+		}
+		if err := ctx.Err(); err != nil { // a writer has failed, or the caller has gone
+			return context.Cause(ctx)
+		}
+		return nil
+	}
+	err := each(func(in StoredIn) error {
+		batch, size = append(batch, in), size+len(in.JSON)
+		if size < loadBytes && len(batch) < opsAtOnce {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil {
+		err = flush()
+	}
+	if failed := writers.Wait(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// load writes some objects in one transaction.
+func (c *Client) load(ctx context.Context, some []StoredIn) error {
+	puts := make([]clientv3.Op, len(some))
+	for i, in := range some {
+		key, data, err := c.encodeAt(ctx, in.Cluster, in.Key, in.JSON)
+		if err != nil {
+			return fmt.Errorf("%s of logical cluster %s: %w", in.Key, in.Cluster, err)
+		}
+		puts[i] = clientv3.OpPut(key, string(data))
+	}
+	if _, err := c.etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
+		return fmt.Errorf("write %s and %d more into etcd: %w", some[0].Key, len(some)-1, err)
+	}
+	return nil
+}
+
+// encodeAt returns the key and the value of an object in etcd.
+func (c *Client) encodeAt(ctx context.Context, cluster logicalcluster.Name, key string, text []byte) (at string, data []byte, err error) {
+	resources := c.storedResources()
+	n := slices.IndexFunc(resources, func(r *storedResource) bool { return strings.HasPrefix(key, r.name()) })
+	if n < 0 {
+		return "", nil, errors.New("this version stores no such resource: use the version of Regent that wrote the backup")
+	}
+	r := resources[n]
+	if at, err = clusters.StorageKey(r.prefix, "/"+key, cluster); err != nil {
+		return "", nil, err
+	}
+	at = c.config.Prefix + at
+	obj, err := runtime.Decode(r.codec, text)
+	if err != nil {
+		return "", nil, fmt.Errorf("decode it: %w", err)
+	}
+	if data, err = runtime.Encode(r.codec, obj); err != nil {
+		return "", nil, fmt.Errorf("encode it: %w", err)
+	}
+	data, err = r.transformer.TransformToStorage(ctx, data, value.DefaultContext(at))
+	return at, data, err
+}
