@@ -121,31 +121,32 @@ func (n newest) there() map[string]backup.Record {
 	return n
 }
 
+// placed is where a logical cluster was, by its newest record.
+type placed struct {
+	revision int64
+	path     string // empty: it was deleted
+}
+
 // find returns the logical cluster that had a path at the moment, and the path of the one that has a name.
 func (m *moment) find(o ExtractOptions) (cluster, path string, err error) {
-	found := newest{}
+	found := map[string]placed{} // without the objects: there may be a million
 	wants := func(line []byte) bool {
 		return bytes.Contains(line[:min(len(line), 200)], []byte(`"key":"`+logicalClusters))
 	}
 	err = m.each(o.Identities, func(first, next string) bool {
 		return first <= logicalClusters+"\xff" && (next == "" || next >= logicalClusters)
 	}, wants, func(r backup.Record) {
-		if r.Key == logicalClusterKey {
-			found.learn(r.Cluster, r)
+		if r.Key == logicalClusterKey && found[r.Cluster].revision < r.Revision {
+			found[r.Cluster] = placed{r.Revision, pathOf(r)}
 		}
 	})
 	if err != nil {
 		return "", "", err
 	}
 	paths := map[string]string{} // of those that match, by name
-	for name, r := range found.there() {
-		var is struct{ Metadata metav1.ObjectMeta }
-		if json.Unmarshal(r.Object.Object, &is) != nil { // it is unreadable, and has a name only
-			is.Metadata = metav1.ObjectMeta{}
-		}
-		path := cmp.Or(is.Metadata.Annotations[core.LogicalClusterPathAnnotationKey], name)
-		if name == o.Path.String() || path == o.Path.String() {
-			paths[name] = path
+	for name, is := range found {
+		if is.path != "" && (name == o.Path.String() || is.path == o.Path.String()) {
+			paths[name] = is.path
 		}
 	}
 	if len(paths) > 1 {
@@ -155,6 +156,18 @@ func (m *moment) find(o ExtractOptions) (cluster, path string, err error) {
 		return name, path, nil
 	}
 	return "", "", fmt.Errorf("there was no workspace %s at %s", o.Path, m.time.Format(time.RFC3339))
+}
+
+// pathOf returns the path of a LogicalCluster; of one without a path, or that cannot be read, the name.
+func pathOf(r backup.Record) string {
+	if r.Gone {
+		return ""
+	}
+	var is struct{ Metadata metav1.ObjectMeta }
+	if json.Unmarshal(r.Object.Object, &is) != nil {
+		return r.Cluster
+	}
+	return cmp.Or(is.Metadata.Annotations[core.LogicalClusterPathAnnotationKey], r.Cluster)
 }
 
 // read returns all objects that a logical cluster had at the moment, by key.

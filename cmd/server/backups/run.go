@@ -253,11 +253,14 @@ func (f *follower) ask(ctx context.Context, kind backup.Kind, after string) (nex
 		case err == nil && head.Kind != kind:
 			return "", head, nil, fmt.Errorf("a frame of %s was asked for, and the server has answered one of %s", kind, head.Kind)
 		case err == nil:
+			if head.Unreadable > 0 {
+				log.Error(nil, "The backup has objects without their content: the replica could not decode or decrypt them. See which they are with regent backup extract, and whether the KMS plugin answers", "of", kind, "objects", head.Unreadable, "revision", head.Revision)
+			}
 			if !down.IsZero() {
 				log.Info("The shard answers again", "of", kind, "after", time.Since(down).Round(time.Second))
 			}
 			return next, head, frame, nil
-		case !bundles.IsPassing(err):
+		case !bundles.IsPassing(err) && (kind != backup.Base || !apierrors.IsResourceExpired(err)): // a page is asked for again
 			return "", head, nil, err
 		case down.IsZero() && ctx.Err() == nil:
 			down = time.Now()

@@ -52,6 +52,8 @@ type Head struct {
 	// First says among which objects the first one of a base's frame is: their resource, and behind a slash the
 	// logical cluster.
 	First string `json:"first,omitempty"`
+	// Unreadable is how many records have no content because it could not be decoded, or decrypted.
+	Unreadable int `json:"unreadable,omitempty"`
 	// More: the base has another frame.
 	More bool `json:"more,omitempty"`
 	// WrittenBy is the version of Regent.

@@ -62,7 +62,7 @@ func write(t testing.TB, to *bytes.Buffer, h Head, all []Record, recipients ...a
 
 // head returns that of the nth frame of changes.
 func head(n int64) Head {
-	return Head{Kind: Changes, Shard: "root", After: n, Revision: n + 1, Time: time.Unix(n, 0).UTC(), WrittenBy: "v1"}
+	return Head{Kind: Changes, Shard: "root", Etcd: 7, Raft: 3, After: n, Revision: n + 1, Time: time.Unix(n, 0).UTC(), WrittenBy: "v1"}
 }
 
 // read returns what a file has, and how many of its bytes are whole frames.

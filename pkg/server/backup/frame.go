@@ -43,6 +43,9 @@ func NewFrame(kind Kind, recipients []age.Recipient) (*Frame, error) {
 
 // Add adds a record.
 func (f *Frame) Add(r Record) error {
+	if r.Unreadable != "" {
+		f.Unreadable++
+	}
 	if err := f.records.Encode(r); err != nil {
 		return fmt.Errorf("encode a record: %w", err)
 	}
@@ -89,8 +92,9 @@ type Placed struct {
 // ReadHeads returns the frames of a file, in their order, and how many bytes whole ones have: a writer that was ended
 // leaves a part of a frame at the end. An error wraps ErrDamaged if something else is in it.
 func ReadHeads(from io.ReaderAt, size int64) (all []Placed, whole int64, err error) {
+	r := bufio.NewReaderSize(nil, 1<<10)
 	for whole < size {
-		r := bufio.NewReaderSize(io.NewSectionReader(from, whole, min(size-whole, maxHead)), 2<<10)
+		r.Reset(io.NewSectionReader(from, whole, min(size-whole, maxHead)))
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && int64(len(line)) == size-whole {
 			return all, whole, nil

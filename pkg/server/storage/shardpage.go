@@ -14,6 +14,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/feature"
 )
 
 // StoredIn is an object of one of the shard's logical clusters, or the deletion of one.
@@ -52,6 +54,9 @@ func (c *Client) ReadShardPage(ctx context.Context, revision int64, after string
 	return false, nil
 }
 
+// errProgressUnknown is of an etcd that may report progress before the changes themselves: some would be missed.
+var errProgressUnknown = errors.New("it is not known yet that each member of etcd has version 3.4.31, 3.5.13 or a newer one, which tell reliably how far a watch is")
+
 // progressInterval is how often etcd is asked how far a watch is.
 const progressInterval = 20 * time.Millisecond
 
@@ -61,6 +66,9 @@ const progressInterval = 20 * time.Millisecond
 func (c *Client) ReadChanges(ctx context.Context, after, upTo int64, size int, visit func(StoredIn) error) (through int64, err error) {
 	if after >= upTo {
 		return after, nil
+	}
+	if !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress) {
+		return 0, errProgressUnknown
 	}
 	ctx, done := c.calls.begin(ctx)
 	defer done()

@@ -10,10 +10,12 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	upstream "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/feature"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/etcdtest"
+	"github.com/regent-project/regent/test/until"
 )
 
 func (w *writer) remove(cluster logicalcluster.Name, name string) {
@@ -23,6 +25,12 @@ func (w *writer) remove(cluster logicalcluster.Name, name string) {
 	if err != nil && !upstream.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
+}
+
+// waitUntilProgressIsKnown waits until upstream has asked etcd for its version.
+func waitUntilProgressIsKnown(t *testing.T) {
+	t.Helper()
+	until.So(t, "etcd's version is known", func() bool { return feature.DefaultFeatureSupportChecker.Supports(upstream.RequestWatchProgress) })
 }
 
 // view is what pages and changes tell of a shard: what is stored at each place.
@@ -55,6 +63,7 @@ func TestPagesOfAnyRevisionsAndChangesMakeTheShard(t *testing.T) {
 	for _, resource := range []string{"configmaps", "secrets"} {
 		writers = append(writers, &writer{t, openOver(t, client, corev1.Resource(resource), true), "/core/" + resource})
 	}
+	waitUntilProgressIsKnown(t)
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
 	write := func() {
 		for range random.IntN(12) {
@@ -117,6 +126,7 @@ func TestPagesOfAnyRevisionsAndChangesMakeTheShard(t *testing.T) {
 func TestChangesThatEtcdDoesNotHaveAreSaid(t *testing.T) {
 	client := newClient(t, etcdtest.Start(t))
 	w := &writer{t, openOver(t, client, corev1.Resource("configmaps"), true), "/core/configmaps"}
+	waitUntilProgressIsKnown(t)
 	first, err := client.Revision(t.Context())
 	if err != nil {
 		t.Fatal(err)
