@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/flagz"
@@ -54,7 +55,12 @@ func referencePaths(t *testing.T, section string) (out []referencePath) {
 }
 
 func TestTheReferenceSaysWhichPathsThereAreAndWhoMay(t *testing.T) {
+	key, err := age.GenerateX25519Identity() // without a recipient a backup is not found
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := startSociety(t, func(s *Server) {
+		s.cfg.BackupRecipients = []string{key.Recipient().String()}
 		s.cfg.Profiling, s.generic.Flagz = true, flagz.NamedFlagSetsReader{FlagSets: cliflag.NamedFlagSets{}}
 	})
 	listed, within := referencePaths(t, "Paths of a replica"), referencePaths(t, "Paths in a logical cluster")

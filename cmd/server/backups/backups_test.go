@@ -300,23 +300,24 @@ func TestAnyTimeThatABackupNamesIsWhatEtcdHad(t *testing.T) {
 }
 
 func followAtRandom(t *testing.T, s *shard) {
+	random := rand.New(rand.NewPCG(uint64(s.random.Int()), 2)) //nolint:gosec // a test; that of the shard is used by who asks it
 	directory := t.TempDir()
 	o := RunOptions{BaseEvery: time.Minute, Keep: time.Hour}
 	stop := s.runs(directory, o)
 	time.Sleep(2 * time.Second)
 	followed := []time.Time{}
 	for range 25 {
-		switch s.random.IntN(12) {
+		switch random.IntN(12) {
 		case 0: // it is ended
 			stop()
-			if s.random.IntN(2) == 0 {
+			if random.IntN(2) == 0 {
 				s.cut(directory)
 			}
 			s.do(func() { s.write(9) })
 			stop = s.runs(directory, o)
 		case 1: // it cannot be reached
 			s.do(func() { s.fails = func() error { return errors.New("no route") } })
-			time.Sleep(time.Duration(s.random.IntN(10)) * time.Second)
+			time.Sleep(time.Duration(random.IntN(10)) * time.Second)
 			s.do(func() { s.fails = nil })
 		case 2: // what it has not read is compacted
 			stop()
@@ -324,10 +325,10 @@ func followAtRandom(t *testing.T, s *shard) {
 			stop = s.runs(directory, o)
 			time.Sleep(time.Second)
 		case 3:
-			time.Sleep(time.Duration(s.random.IntN(90)) * time.Second)
+			time.Sleep(time.Duration(random.IntN(90)) * time.Second)
 		}
 		s.do(func() { s.write(5) })
-		time.Sleep(time.Duration(s.random.IntN(1500)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
 		time.Sleep(1200 * time.Millisecond)
 		synctest.Wait()
 		now := time.Now()

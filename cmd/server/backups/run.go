@@ -197,6 +197,9 @@ func (f *follower) takeBase(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(had.changes) == 0 { // the base is of no use: the first changes will ask for another one
+		return nil
+	}
 	if err := first.IsOf(&had.changes[0].first().Head); err != nil {
 		return err
 	}
