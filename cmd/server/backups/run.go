@@ -263,7 +263,8 @@ func (f *follower) ask(ctx context.Context, kind backup.Kind, after string) (nex
 				log.Info("The shard answers again", "of", kind, "after", time.Since(down).Round(time.Second))
 			}
 			return next, head, frame, nil
-		case !bundles.IsPassing(err) && (kind != backup.Base || !apierrors.IsResourceExpired(err)): // a page is asked for again
+		// a page is asked for again
+		case !bundles.IsPassing(err) && (kind != backup.Base || !apierrors.IsResourceExpired(err)):
 			return "", head, nil, err
 		case down.IsZero() && ctx.Err() == nil:
 			down = time.Now()
