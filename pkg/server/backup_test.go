@@ -20,15 +20,7 @@ import (
 // asksForBackup returns the answer to a user who asks for a frame, in a cluster.
 func (s *society) asksForBackup(who, cluster string, query ...string) ([]byte, error) {
 	s.Helper()
-	req := s.as(who, cluster).Discovery().RESTClient().Get().AbsPath(status.BackupPath)
-	for i := 0; i < len(query); i += 2 {
-		req = req.Param(query[i], query[i+1])
-	}
-	result := req.Do(s.Context())
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	return result.Raw()
+	return s.asksFor(status.BackupPath, who, cluster, query...)
 }
 
 // opened returns the records of an answer.

@@ -17,10 +17,10 @@ import (
 	"github.com/regent-project/regent/pkg/server/bundle"
 )
 
-// asksForBundle returns the answer to a user who asks for a page of a bundle.
-func (s *society) asksForBundle(who, cluster string, query ...string) ([]byte, error) {
+// asksFor returns the answer to a user who asks for a path in a cluster.
+func (s *society) asksFor(path, who, cluster string, query ...string) ([]byte, error) {
 	s.Helper()
-	req := s.as(who, cluster).Discovery().RESTClient().Get().AbsPath(bundle.Path)
+	req := s.as(who, cluster).Discovery().RESTClient().Get().AbsPath(path)
 	for i := 0; i < len(query); i += 2 {
 		req = req.Param(query[i], query[i+1])
 	}
@@ -29,6 +29,12 @@ func (s *society) asksForBundle(who, cluster string, query ...string) ([]byte, e
 		return nil, err
 	}
 	return result.Raw()
+}
+
+// asksForBundle returns the answer to a user who asks for a page of a bundle.
+func (s *society) asksForBundle(who, cluster string, query ...string) ([]byte, error) {
+	s.Helper()
+	return s.asksFor(bundle.Path, who, cluster, query...)
 }
 
 // linesOf returns the objects of a page by key, and whether it is the last one.

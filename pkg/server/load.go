@@ -2,13 +2,11 @@ package server
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/google/uuid"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/regent-project/regent/pkg/server/etcdcheck"
-	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -16,7 +14,7 @@ import (
 // shard is that of a Config with which replicas are started afterwards. Until all objects are there, a replica refuses
 // to start.
 func Load(ctx context.Context, cfg Config, each func(take func(storage.StoredIn) error) error) error {
-	held, err := keys.Open(filepath.Join(cfg.RootDirectory, pkiDirectory), cfg.Shard, cfg.Membership != nil)
+	held, err := openKeys(cfg)
 	if err != nil {
 		return err
 	}

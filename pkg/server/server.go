@@ -70,12 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Limits.RequestTimeout == 0 {
 		cfg.Limits.RequestTimeout = edge.DefaultRequestTimeout
 	}
-	if cfg.Membership != nil {
-		if err := pki.Join(filepath.Join(cfg.RootDirectory, pkiDirectory), cfg.Membership); err != nil {
-			return nil, err
-		}
-	}
-	held, err := keys.Open(filepath.Join(cfg.RootDirectory, pkiDirectory), cfg.Shard, cfg.Membership != nil)
+	held, err := openKeys(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +93,17 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// openKeys returns the shard's keys. If there are none, those of its membership are written first, or it makes its own.
+func openKeys(cfg Config) (*keys.Keys, error) {
+	directory := filepath.Join(cfg.RootDirectory, pkiDirectory)
+	if cfg.Membership != nil {
+		if err := pki.Join(directory, cfg.Membership); err != nil {
+			return nil, err
+		}
+	}
+	return keys.Open(directory, cfg.Shard, cfg.Membership != nil)
 }
 
 // Run serves until ctx ends. Then it ends the term, which releases its lease while the listener is still open, lets

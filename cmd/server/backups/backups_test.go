@@ -219,12 +219,12 @@ func (s *shard) do(change func()) {
 	change()
 }
 
-// runs starts a run. stop ends it, and fails if it has ended before.
+// runs starts a run. stop ends it, and fails if it has ended before; the end of the test does so at the latest.
 func (s *shard) runs(directory string, o RunOptions) (stop func()) {
-	ctx, cancel := context.WithCancel(s.t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, s.client(), directory, o) }()
-	return func() {
+	stop = sync.OnceFunc(func() {
 		synctest.Wait()
 		select {
 		case err := <-ended:
@@ -235,7 +235,9 @@ func (s *shard) runs(directory string, o RunOptions) (stop func()) {
 				s.t.Error(err)
 			}
 		}
-	}
+	})
+	s.t.Cleanup(stop)
+	return stop
 }
 
 // compare extracts each workspace as it was at a time, and compares it with what the etcd had.

@@ -18,8 +18,7 @@ import (
 type asideFiles struct {
 	directory  string
 	identities []age.Identity
-	recipients []age.Recipient
-	recipient  string // as a text
+	recipient  *age.X25519Recipient
 	open       []*bundles.File
 }
 
@@ -39,7 +38,7 @@ func aside(do func(*asideFiles) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a temporary directory: %w", err)
 	}
-	a := &asideFiles{directory: directory, identities: []age.Identity{key}, recipients: []age.Recipient{key.Recipient()}, recipient: key.Recipient().String()}
+	a := &asideFiles{directory: directory, identities: []age.Identity{key}, recipient: key.Recipient()}
 	defer func() {
 		for _, file := range a.open {
 			err = errors.Join(err, file.Close())
@@ -51,7 +50,7 @@ func aside(do func(*asideFiles) error) (err error) {
 
 // export exports a workspace into a file of its own.
 func (a *asideFiles) export(ctx context.Context, k *kubeconfig, name string, from logicalcluster.Path, o bundles.ExportOptions) (*asideFile, error) {
-	o.SealTo = []string{a.recipient}
+	o.SealTo = []string{a.recipient.String()}
 	out := &asideFile{}
 	var err error
 	out.File, err = a.write(name, func(to io.Writer) (err error) {

@@ -115,7 +115,7 @@ func (r *restoreFlags) then(ctx context.Context, k *kubeconfig, a *asideFiles, p
 		return bundles.OpenFile(r.file)
 	case r.backup != "":
 		return a.write("then", func(to io.Writer) error {
-			_, err := r.extract(r.backup, path, identities, a.recipients, to)
+			_, err := r.extract(r.backup, path, identities, []age.Recipient{a.recipient}, to)
 			return err
 		})
 	}

@@ -11,11 +11,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/cmd/server/dev"
-	"github.com/regent-project/regent/pkg/server/options"
 )
 
 func newDev() *cobra.Command {
@@ -67,18 +65,9 @@ the fronts, and admin.kubeconfig to the balancer. Each further shard has its roo
 // startFault returns what is wrong with the flags of start that follow "--". Every replica gets them. If it is another
 // program (further), that may have further flags.
 func startFault(args []string, further bool) error {
-	opts := options.New()
-	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.ParseErrorsAllowlist.UnknownFlags = further
-	for _, set := range startFlags(opts).FlagSets {
-		flags.AddFlagSet(set)
-	}
-	if err := flags.Parse(args); err != nil {
-		return fmt.Errorf("after --: %w: see regent start --help", err)
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("after --: start takes no arguments, got %q", flags.Arg(0))
+	opts, flags, err := parseStart(args, further)
+	if err != nil {
+		return err
 	}
 	for _, own := range dev.Own {
 		if flags.Changed(own) {

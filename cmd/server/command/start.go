@@ -59,19 +59,29 @@ func startFlags(opts *options.Options) cliflag.NamedFlagSets {
 	return flags
 }
 
-// configOf returns the configuration of a replica that is started with flags.
-func configOf(args []string) (server.Config, error) {
+// parseStart parses the flags of start that follow "--". further: there may be others, too.
+func parseStart(args []string, further bool) (*options.Options, *pflag.FlagSet, error) {
 	opts := options.New()
 	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
+	flags.ParseErrorsAllowlist.UnknownFlags = further
 	for _, set := range startFlags(opts).FlagSets {
 		flags.AddFlagSet(set)
 	}
 	if err := flags.Parse(args); err != nil {
-		return server.Config{}, fmt.Errorf("after --: %w: see regent start --help", err)
+		return nil, nil, fmt.Errorf("after --: %w: see regent start --help", err)
 	}
 	if flags.NArg() > 0 {
-		return server.Config{}, fmt.Errorf("after --: start takes no arguments, got %q", flags.Arg(0))
+		return nil, nil, fmt.Errorf("after --: start takes no arguments, got %q", flags.Arg(0))
+	}
+	return opts, flags, nil
+}
+
+// configOf returns the configuration of a replica that is started with flags.
+func configOf(args []string) (server.Config, error) {
+	opts, _, err := parseStart(args, false)
+	if err != nil {
+		return server.Config{}, err
 	}
 	if err := opts.Validate(); err != nil {
 		return server.Config{}, fmt.Errorf("after --: %w", err)

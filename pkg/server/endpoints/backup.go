@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/regent-project/regent/pkg/server/backup"
 	"github.com/regent-project/regent/pkg/server/build"
@@ -47,14 +46,8 @@ type backupFrame struct {
 
 // ServeHTTP implements http.Handler.
 func (b *backupFrame) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	answer, err := b.read(req)
-	if err != nil {
-		responsewriters.ErrorNegotiated(err, b.serializer, schema.GroupVersion{Version: "v1"}, w, req)
-		return
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(answer) // on an error the client has gone
+	frame, err := b.read(req)
+	answer(w, req, b.serializer, "application/octet-stream", frame, err)
 }
 
 func (b *backupFrame) read(req *http.Request) ([]byte, error) {
@@ -77,10 +70,10 @@ func (b *backupFrame) read(req *http.Request) ([]byte, error) {
 		return nil, routing.NewUnavailable(err.Error())
 	}
 	frame.Revision, frame.Etcd, frame.Raft, frame.Time = now.Revision, now.Etcd, now.Raft, time.Now().UTC()
-	answer := backup.Answer{}
+	first := backup.Answer{}
 	switch kind {
 	case backup.Base:
-		answer.Next, err = b.readBase(req.Context(), frame, after)
+		first.Next, err = b.readBase(req.Context(), frame, after)
 	case backup.Changes:
 		err = b.readChanges(req.Context(), frame, after)
 	default:
@@ -95,12 +88,12 @@ func (b *backupFrame) read(req *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, routing.NewUnavailable(err.Error())
 	}
-	return encodeAnswer(answer, frame)
+	return encodeAnswer(first, frame)
 }
 
-func encodeAnswer(answer backup.Answer, frame *backup.Frame) ([]byte, error) {
+func encodeAnswer(first backup.Answer, frame *backup.Frame) ([]byte, error) {
 	var out bytes.Buffer
-	if err := json.NewEncoder(&out).Encode(answer); err != nil {
+	if err := json.NewEncoder(&out).Encode(first); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
 	if _, err := frame.WriteTo(&out); err != nil {

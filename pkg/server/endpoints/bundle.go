@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -60,13 +59,7 @@ type bundlePage struct {
 // ServeHTTP implements http.Handler.
 func (b *bundlePage) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	page, err := b.read(req)
-	if err != nil {
-		responsewriters.ErrorNegotiated(err, b.serializer, schema.GroupVersion{Version: "v1"}, w, req)
-		return
-	}
-	w.Header().Set("Content-Type", "application/jsonl")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(page) // on an error the client has gone
+	answer(w, req, b.serializer, "application/jsonl", page, err)
 }
 
 func (b *bundlePage) read(req *http.Request) ([]byte, error) {

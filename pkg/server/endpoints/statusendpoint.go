@@ -83,13 +83,18 @@ func answerJSON(w http.ResponseWriter, req *http.Request, serializer runtime.Neg
 			err = apierrors.NewInternalError(err)
 		}
 	}
+	answer(w, req, serializer, "application/json", append(body, '\n'), err)
+}
+
+// answer answers with a body of a media type, or with a Status that says what the error is.
+func answer(w http.ResponseWriter, req *http.Request, serializer runtime.NegotiatedSerializer, mediaType string, body []byte, err error) {
 	if err != nil {
 		responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{Version: "v1"}, w, req)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // on an error the client has gone
+	_, _ = w.Write(body) // on an error the client has gone
 }
 
 var _ http.Handler = (*statusEndpoint)(nil)
