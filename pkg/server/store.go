@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	unencrypted "k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/utils/clock"
 
 	"github.com/regent-project/regent/pkg/server/apis"
@@ -19,6 +19,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/etcd"
 	"github.com/regent-project/regent/pkg/server/etcdcheck"
 	"github.com/regent-project/regent/pkg/server/format"
+	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/keys"
 	"github.com/regent-project/regent/pkg/server/status"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -58,7 +59,7 @@ func (s *Server) openInto(ctx context.Context, out *store) (*store, error) {
 func (s *store) open(ctx context.Context, of *Server) (err error) {
 	cfg := of.cfg
 	limits := edge.NewWriteLimits(cfg.Limits.HistoryBytes, clock.RealClock{})
-	stored := storage.Config{Transport: cfg.Etcd, Prefix: cfg.EtcdPrefix, Meter: limits, Uncached: s.uncached}
+	stored := storage.Config{Transport: cfg.Etcd, Prefix: cfg.EtcdPrefix, Meter: limits, Uncached: s.uncached, IsOwn: identity.IsOwnContext}
 	secrets, err := s.readKeys(ctx, cfg.EncryptionConfigFile, of.generic.APIServerID)
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (s *store) open(ctx context.Context, of *Server) (err error) {
 // readKeys reads how objects are encrypted in etcd, if they are, and returns what encrypts Secrets.
 func (s *store) readKeys(ctx context.Context, file, apiServerID string) (secrets value.Transformer, err error) {
 	if file == "" {
-		return identity.NewEncryptCheckTransformer(), nil
+		return unencrypted.NewEncryptCheckTransformer(), nil
 	}
 	if s.keys, err = encryption.Load(ctx, file, apiServerID); err != nil {
 		return nil, err

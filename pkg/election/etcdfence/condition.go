@@ -3,6 +3,7 @@ package etcdfence
 import (
 	"context"
 	"errors"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -43,9 +44,11 @@ type Transaction struct {
 type transactionKey struct{}
 
 // WithTransaction makes the write in the context, whether a creation, an update or a deletion, a part of a larger
-// transaction. The context is for one write: each that is made in it makes the other changes, too.
+// transaction. The context is for one write: each that is made in it makes the other changes, too. What the context has
+// already stays: all must hold, and all is changed.
 func WithTransaction(ctx context.Context, t Transaction) context.Context {
-	return context.WithValue(ctx, transactionKey{}, t)
+	before := transactionOf(ctx)
+	return context.WithValue(ctx, transactionKey{}, Transaction{slices.Concat(before.When, t.When), slices.Concat(before.Then, t.Then)})
 }
 
 func transactionOf(ctx context.Context) Transaction {

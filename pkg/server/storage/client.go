@@ -55,6 +55,9 @@ type Config struct {
 	Uncached bool
 	// Meter bounds what is written. Nil: everybody may write.
 	Meter Meter
+	// IsOwn reports whether the request in a context is the process's own: it does not wait while its logical
+	// cluster is frozen. Nil: none is.
+	IsOwn func(context.Context) bool
 }
 
 // Client is the process's client of the shard's etcd. All resources share it, so that every write passes its guard.
@@ -89,6 +92,9 @@ func NewClient(config Config) (*Client, error) {
 	if config.Meter == nil {
 		config.Meter = unmetered{}
 	}
+	if config.IsOwn == nil {
+		config.IsOwn = func(context.Context) bool { return false }
+	}
 	members := newMembers(config.Transport.ServerList)
 	etcd, err := open(config.Transport, config.Transport.ServerList, members.options()...)
 	if err != nil {
@@ -98,7 +104,7 @@ func NewClient(config Config) (*Client, error) {
 	etcd.KV = &tries{KV: past}
 	inFlight, guard := newCalls(etcd.Kubernetes, etcd.KV), etcdfence.New()
 	past.onWentBack = guard.Forget
-	etcd.Kubernetes = &puts{guard.Client(inFlight, inFlight), config.Prefix}
+	etcd.Kubernetes = &puts{&thawed{guard.Client(inFlight, inFlight), inFlight, etcd.Client, config.Prefix, config.IsOwn}, config.Prefix}
 	counting := &tallies{of: map[schema.GroupResource]*tally{}}
 	counting.feed(etcd)
 	registerMetrics()

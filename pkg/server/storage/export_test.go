@@ -9,26 +9,31 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// BeforeCommit makes the guard call pause each time that all has been checked, and the transaction is about to be sent.
-func (c *Client) BeforeCommit(pause func()) { c.calls.kv = paused{c.calls.kv, pause} }
+// BeforeCommit makes the guard call pause each time that all has been checked, and a transaction is about to be sent
+// that is held to something: it compares more than its own key, and that its cluster is not frozen.
+func (c *Client) BeforeCommit(pause func()) { c.calls.kv = paused{c.calls.kv, pause, 3} }
+
+// BeforeAnyCommit is BeforeCommit of each transaction that compares anything.
+func (c *Client) BeforeAnyCommit(pause func()) { c.calls.kv = paused{c.calls.kv, pause, 1} }
 
 type paused struct {
 	clientv3.KV
 	pause func()
+	least int // comparisons
 }
 
 func (p paused) Txn(ctx context.Context) clientv3.Txn {
-	return &pausedTxn{Txn: p.KV.Txn(ctx), pause: p.pause}
+	return &pausedTxn{Txn: p.KV.Txn(ctx), paused: p}
 }
 
 type pausedTxn struct {
 	clientv3.Txn
-	pause  func()
-	writes bool
+	paused
+	compares int
 }
 
 func (t *pausedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn, t.writes = t.Txn.If(cs...), true
+	t.Txn, t.compares = t.Txn.If(cs...), len(cs)
 	return t
 }
 
@@ -36,7 +41,7 @@ func (t *pausedTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(o
 func (t *pausedTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
-	if t.writes { // it only reads otherwise
+	if t.compares >= t.least {
 		t.pause()
 	}
 	return t.Txn.Commit()

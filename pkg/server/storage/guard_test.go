@@ -59,9 +59,12 @@ type world struct {
 	uids    int
 }
 
+// ownKey is in the contexts of the process's own requests.
+type ownKey struct{}
+
 func newWorld(t *testing.T, way storagebackend.TransportConfig, uncached bool, transformers encryptionconfig.StaticTransformers) *world {
 	t.Helper()
-	config := storage.Config{Transport: way, Prefix: "/registry"}
+	config := storage.Config{Transport: way, Prefix: "/registry", IsOwn: func(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }}
 	if transformers != nil {
 		config.Transformers = transformers
 	}
@@ -210,7 +213,7 @@ func TestAWriteIsHeldToItsTermInItsTransaction(t *testing.T) {
 // beforeNextCommit returns where to put what is called once, when the guard is about to send a transaction.
 func (w *world) beforeNextCommit() *func() {
 	next := new(func())
-	w.client.BeforeCommit(func() {
+	w.client.BeforeAnyCommit(func() {
 		if once := *next; once != nil {
 			*next = nil
 			once()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,7 +41,7 @@ func (c *Client) Load(ctx context.Context, key, mark string, each func(take func
 	if !begun.Succeeded {
 		return fmt.Errorf("%w (%s)", ErrNotEmpty, c.config.Prefix)
 	}
-	if err := c.loadAll(ctx, each); err != nil {
+	if err := c.loadAll(ctx, nil, each); err != nil {
 		return err
 	}
 	ended, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", mark)).Then(clientv3.OpDelete(key)).Commit()
@@ -55,7 +54,12 @@ func (c *Client) Load(ctx context.Context, key, mark string, each func(take func
 	return nil
 }
 
-func (c *Client) loadAll(ctx context.Context, each func(take func(StoredIn) error) error) error {
+// errUnmet is of a transaction whose conditions do not hold.
+var errUnmet = errors.New("what the write rests on has changed")
+
+// loadAll writes what each calls its function with, in transactions that each compare when. The error wraps errUnmet if
+// that does not hold any more.
+func (c *Client) loadAll(ctx context.Context, when []clientv3.Cmp, each func(take func(StoredIn) error) error) error {
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(loadersAtOnce)
 	var batch []StoredIn
@@ -64,7 +68,7 @@ func (c *Client) loadAll(ctx context.Context, each func(take func(StoredIn) erro
 		some := batch
 		batch, size = nil, 0
 		if len(some) > 0 {
-			writers.Go(func() error { return c.load(ctx, some) })
+			writers.Go(func() error { return c.load(ctx, when, some) })
 		}
 		if err := ctx.Err(); err != nil { // a writer has failed, or the caller has gone
 			return context.Cause(ctx)
@@ -87,41 +91,53 @@ func (c *Client) loadAll(ctx context.Context, each func(take func(StoredIn) erro
 	return err
 }
 
-// load writes some objects in one transaction.
-func (c *Client) load(ctx context.Context, some []StoredIn) error {
-	puts := make([]clientv3.Op, len(some))
+// load writes, or deletes, some objects in one transaction.
+func (c *Client) load(ctx context.Context, when []clientv3.Cmp, some []StoredIn) error {
+	ops := make([]clientv3.Op, len(some))
 	for i, in := range some {
-		key, data, err := c.encodeAt(ctx, in.Cluster, in.Key, in.JSON)
-		if err != nil {
+		var err error
+		if ops[i], err = c.opOf(ctx, in); err != nil {
 			return fmt.Errorf("%s of logical cluster %s: %w", in.Key, in.Cluster, err)
 		}
-		puts[i] = clientv3.OpPut(key, string(data))
 	}
-	if _, err := c.etcd.Txn(ctx).Then(puts...).Commit(); err != nil {
+	txn := c.etcd.Txn(ctx)
+	if len(when) > 0 {
+		txn = txn.If(when...)
+	}
+	made, err := txn.Then(ops...).Commit()
+	if err == nil && !made.Succeeded {
+		err = errUnmet
+	}
+	if err != nil {
 		return fmt.Errorf("write %s and %d more into etcd: %w", some[0].Key, len(some)-1, err)
 	}
 	return nil
 }
 
-// encodeAt returns the key and the value of an object in etcd.
-func (c *Client) encodeAt(ctx context.Context, cluster logicalcluster.Name, key string, text []byte) (at string, data []byte, err error) {
+// opOf returns what writes, or deletes, an object in etcd.
+func (c *Client) opOf(ctx context.Context, in StoredIn) (clientv3.Op, error) {
 	resources := c.storedResources()
-	n := slices.IndexFunc(resources, func(r *storedResource) bool { return strings.HasPrefix(key, r.name()) })
+	n := slices.IndexFunc(resources, func(r *storedResource) bool { return strings.HasPrefix(in.Key, r.name()) })
 	if n < 0 {
-		return "", nil, errors.New("this version stores no such resource: use the version of Regent that wrote the backup")
+		return clientv3.Op{}, errors.New("this version stores no such resource: use the version of Regent that wrote it")
 	}
 	r := resources[n]
-	if at, err = clusters.StorageKey(r.prefix, "/"+key, cluster); err != nil {
-		return "", nil, err
+	at, err := clusters.StorageKey(r.prefix, "/"+in.Key, in.Cluster)
+	if err != nil {
+		return clientv3.Op{}, err
 	}
 	at = c.config.Prefix + at
-	obj, err := runtime.Decode(r.codec, text)
-	if err != nil {
-		return "", nil, fmt.Errorf("decode it: %w", err)
+	if in.Gone {
+		return clientv3.OpDelete(at), nil
 	}
-	if data, err = runtime.Encode(r.codec, obj); err != nil {
-		return "", nil, fmt.Errorf("encode it: %w", err)
+	obj, err := runtime.Decode(r.codec, in.JSON)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("decode it: %w", err)
+	}
+	data, err := runtime.Encode(r.codec, obj)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encode it: %w", err)
 	}
 	data, err = r.transformer.TransformToStorage(ctx, data, value.DefaultContext(at))
-	return at, data, err
+	return clientv3.OpPut(at, string(data)), err
 }

@@ -157,7 +157,7 @@ func (c *Client) emptied(ctx context.Context, lc *corev1alpha1.LogicalCluster) (
 	if c.StoredIn(cluster).Objects > 1 {
 		return nil, nil, nil
 	}
-	when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+	when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", revision), isThawed(c.config.Prefix, cluster))
 	var untallied []schema.GroupVersionResource
 	for stored := range c.resources.Range {
 		resource := stored.(schema.GroupResource)
