@@ -60,7 +60,19 @@ func validateCreate(d definition) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	return withoutMetadata(validation.ValidateCustomResourceDefinition(context.Background(), in))
+	return judged(func() field.ErrorList { return validation.ValidateCustomResourceDefinition(context.Background(), in) })
+}
+
+// judged returns what upstream's rules say of a definition. They panic for some schemas, such as one of an embedded
+// resource whose metadata have additionalProperties with rules: such a one is refused, too.
+func judged(rules func() field.ErrorList) (errs field.ErrorList) {
+	defer func() {
+		if value := recover(); value != nil {
+			errs = field.ErrorList{field.Invalid(field.NewPath("spec", "versions"), field.OmitValueType{}, fmt.Sprintf(
+				"a schema of it cannot be validated (%v): leave out x-kubernetes-validations below properties that Kubernetes defines, such as metadata of an embedded resource", value))}
+		}
+	}()
+	return withoutMetadata(rules())
 }
 
 // validateUpdate leaves out the spec if it has not changed, which costs more than all else: the status changes more
@@ -77,7 +89,7 @@ func validateUpdate(d, old definition) field.ErrorList {
 	if equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 		return withoutMetadata(validation.ValidateUpdateCustomResourceDefinitionStatus(context.Background(), in, before))
 	}
-	return withoutMetadata(validation.ValidateCustomResourceDefinitionUpdate(context.Background(), in, before))
+	return judged(func() field.ErrorList { return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), in, before) })
 }
 
 // approval is the annotation that a definition must have if its group is one of Kubernetes'.
