@@ -40,8 +40,10 @@ type ExportOptions struct {
 	// export with secrets fails.
 	SealTo   []string
 	Unsealed bool
-	// Ago is for how long ago the workspace is exported as it was. etcd knows five minutes at least.
-	Ago time.Duration
+	// Ago is for how long ago the workspace is exported as it was. etcd knows five minutes at least. Revision is
+	// the revision of etcd at which it is exported. With neither it is exported as it is.
+	Ago      time.Duration
+	Revision int64
 }
 
 // Exported is what an export has written of one logical cluster.
@@ -223,7 +225,11 @@ func (e *exporter) request(ctx context.Context) ([]byte, error) {
 	if e.writer != nil {
 		req = req.Param("revision", strconv.FormatInt(e.out.Revision, 10)).Param("after", e.last)
 	}
-	if e.writer == nil && e.options.Ago > 0 {
+	switch {
+	case e.writer != nil:
+	case e.options.Revision > 0:
+		req = req.Param("revision", strconv.FormatInt(e.options.Revision, 10))
+	case e.options.Ago > 0:
 		req = req.Param("ago", e.options.Ago.String())
 	}
 	for _, recipient := range e.options.SealTo {

@@ -64,7 +64,11 @@ type Restored struct {
 func Restore(ctx context.Context, client *workspaces.Client, then, now *bundle.Bundle, to logicalcluster.Path, o RestoreOptions) (*Restored, error) {
 	r := &restorer{importer: importer{client: client, options: o.ImportOptions, uids: map[types.UID]types.UID{}, only: map[string]bool{}}, options: o}
 	d := &destination{Bundle: then, from: logicalcluster.NewPath(then.Path), to: to, owned: map[types.UID]bool{}}
-	err := r.plan(d, now)
+	r.planOne, r.planNew = func(then, now state) { r.planThen(d, then, now) }, r.planPruned
+	err := r.pairUIDs(d.Bundle, now)
+	if err == nil {
+		err = r.plan(d, now)
+	}
 	if err == nil && !o.Plan {
 		err = r.carryOut(ctx, d)
 	}
@@ -77,6 +81,9 @@ type restorer struct {
 	importer
 	options RestoreOptions
 	out     Restored
+	// planOne decides about an object that was there then, and planNew about one that was not.
+	planOne func(then, now state)
+	planNew func(now state)
 	// prune is what is deleted: no more of the objects than names them.
 	prune []*entry
 }
@@ -90,9 +97,6 @@ type state struct {
 // plan finds out what is to be done. It reads both bundles side by side, since either may have more than fits into
 // memory.
 func (r *restorer) plan(d *destination, now *bundle.Bundle) error {
-	if err := r.pairUIDs(d.Bundle, now); err != nil {
-		return err
-	}
 	var failed error
 	next, stop := iter.Pull(r.states(now, &failed))
 	defer stop()
@@ -102,10 +106,10 @@ func (r *restorer) plan(d *destination, now *bundle.Bundle) error {
 			r.planNew(there)
 		}
 		if !more || there.Key != then.Key {
-			r.planOne(d, then, state{})
+			r.planOne(then, state{})
 			continue
 		}
-		r.planOne(d, then, there)
+		r.planOne(then, there)
 		there, more = next()
 	}
 	for ; more; there, more = next() {
@@ -157,8 +161,8 @@ func (r *restorer) states(of *bundle.Bundle, failed *error) iter.Seq[state] {
 // errStopped ends the reading of a bundle.
 var errStopped = errors.New("no more is wanted")
 
-// planOne decides about an object that was there then.
-func (r *restorer) planOne(d *destination, then, now state) {
+// planThen decides about an object that was there then.
+func (r *restorer) planThen(d *destination, then, now state) {
 	resource := resourceOf(then.Key)
 	switch {
 	case !r.options.selects(then.Key) || isOfServer(then.Key):
@@ -187,8 +191,8 @@ func (r *restorer) planOne(d *destination, then, now state) {
 	}
 }
 
-// planNew decides about an object that was not there then.
-func (r *restorer) planNew(now state) {
+// planPruned decides about an object that was not there then.
+func (r *restorer) planPruned(now state) {
 	key, resource := now.Key, resourceOf(now.Key)
 	switch {
 	case !r.options.selects(key) || isOfServer(key):

@@ -13,6 +13,7 @@ import (
 
 	"github.com/regent-project/regent/cmd/server/bundles"
 	"github.com/regent-project/regent/cmd/server/face/view"
+	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/status"
 )
 
@@ -22,6 +23,7 @@ type restoreFlags struct {
 	momentFlags
 	file, backup string
 	ago          time.Duration
+	exact        bool
 }
 
 func newClusterRestore(f *wsFlags) *cobra.Command {
@@ -30,9 +32,9 @@ func newClusterRestore(f *wsFlags) *cobra.Command {
 		Use:   "restore <path>",
 		Short: "Put a workspace, or some of its objects, back to what they were",
 		Long: `Put the objects of a workspace back to what a file of regent cluster export has of it (-f), to what they were a moment
-ago (--ago), or at a time that a backup has (--backup, --at). What is missing is created, with a new uid; what has changed is updated; with --prune what is new is deleted. What
-is the same is left alone, and so are all other workspaces. It is done through the API, by the user of the kubeconfig. --plan
-only says what would be done.
+ago (--ago), or at a time that a backup has (--backup, --at). What is missing is created, with a new uid; what has changed
+is updated; with --prune what is new is deleted. It is done through the API, by the user of the kubeconfig. With --exact
+all is as it was, with uids, and what is new is deleted: no admission checks that, so members of system:masters may do it.
 
 Exit codes: 0 all is as it was; 1 nothing was done, or not everything; 2 the arguments are wrong; 3 some objects were refused.`,
 		Example: `  regent cluster restore root:team --ago=2m --plan
@@ -52,10 +54,11 @@ Exit codes: 0 all is as it was; 1 nothing was done, or not everything; 2 the arg
 	r.addAtTo(cmd)
 	addIdentity(cmd, &r.identity)
 	cmd.Flags().StringVarP(&r.file, "file", "f", "", "The file with the bundle.")
-	cmd.Flags().StringVar(&r.backup, "backup", "", "The directory of regent backup run, to go back to what it has of the time of --at.")
+	cmd.Flags().StringVar(&r.backup, "backup", "", "The directory of regent backup run, to go back to --at.")
 	cmd.Flags().StringArrayVar(&r.Only, "only", nil, "Only the object of this key, or with a slash at its end all objects whose keys begin with it. May be repeated.")
 	cmd.Flags().StringVar(&r.Namespace, "namespace", "", "Only this namespace, with all that is in it.")
 	cmd.Flags().BoolVar(&r.Prune, "prune", false, "Delete what was not there then.")
+	cmd.Flags().BoolVar(&r.exact, "exact", false, "As it was, with uids, while all other writes wait.")
 	cmd.Flags().BoolVar(&r.Plan, "plan", false, "Say what would be done, and do nothing.")
 	return cmd
 }
@@ -88,10 +91,21 @@ func (r *restoreFlags) restore(ctx context.Context, cmd *cobra.Command, k *kubec
 			return err
 		}
 		var report *bundles.Restored
-		err = view.While(ctx, cmd.ErrOrStderr(), "Restoring "+path.String(), func(ctx context.Context) error {
-			now, err := a.export(ctx, k, "now", path, bundles.ExportOptions{})
+		err = view.While(ctx, cmd.ErrOrStderr(), "Restoring "+path.String(), func(ctx context.Context) (err error) {
+			export := func(ctx context.Context, revision int64) (*bundle.Bundle, error) {
+				now, err := a.export(ctx, k, "now", path, bundles.ExportOptions{Revision: revision})
+				if err != nil {
+					return nil, err
+				}
+				return now.Bundles[0], nil
+			}
+			if r.exact {
+				report, err = bundles.RestoreExactly(ctx, k.client, of, export, path, r.RestoreOptions)
+				return err
+			}
+			now, err := export(ctx, 0)
 			if err == nil {
-				report, err = bundles.Restore(ctx, k.client, of, now.Bundles[0], path, r.RestoreOptions)
+				report, err = bundles.Restore(ctx, k.client, of, now, path, r.RestoreOptions)
 			}
 			return err
 		})

@@ -45,6 +45,11 @@ type Endpoints struct {
 	// Stored has what is stored, for bundles, and Authorizer says who may read all of it.
 	Stored     Stored
 	Authorizer authorizer.Authorizer
+	// Freezer freezes logical clusters. Elsewhere says who may, by their rights in system:admin, and Formats in
+	// which format the shard is.
+	Freezer   Freezer
+	Elsewhere Allowed
+	Formats   func() (format.Formats, format.Record)
 	// InShard has what all logical clusters have stored, for backups, which are sealed for Recipients.
 	InShard    StoredInShard
 	Recipients []age.Recipient
@@ -61,6 +66,7 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 		},
 		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
 		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, authorizer: e.Authorizer, serializer: e.Serializer},
+		bundle.FreezePath:   &freeze{freezer: e.Freezer, formats: e.Formats, clusters: e.Informers.LogicalClusters, elsewhere: e.Elsewhere, serializer: e.Serializer},
 		status.BackupPath:   &backupFrame{shard: e.Shard, stored: e.InShard, recipients: e.Recipients, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}

@@ -159,10 +159,10 @@ func thawedBy(err error) error {
 	return err
 }
 
-// Write writes objects of a frozen cluster as they are, with their uids, and deletes those that are Gone, some in each
-// transaction, in no order. Nothing is checked but that they can be stored: neither are admission and rights, and nor
-// are quotas. An error wraps ErrThawed if the freeze has ended; some objects may have been written.
-func (c *Client) Write(ctx context.Context, f Freeze, objects []Stored, gone []string) error {
+// Write writes objects of a frozen cluster as they are, with their uids, and deletes others, by their keys, some in
+// each transaction, in no order. Nothing is checked but that they can be stored: neither are admission and rights, and
+// nor are quotas. An error wraps ErrThawed if the freeze has ended; some objects may have been written.
+func (c *Client) Write(ctx context.Context, f Freeze, objects []Stored, deletions []string) error {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
 	err := c.loadAll(ctx, []clientv3.Cmp{f.holds(c.config.Prefix)}, func(take func(StoredIn) error) error {
@@ -171,7 +171,7 @@ func (c *Client) Write(ctx context.Context, f Freeze, objects []Stored, gone []s
 				return err
 			}
 		}
-		for _, key := range gone {
+		for _, key := range deletions {
 			if err := take(StoredIn{Cluster: f.Cluster, Stored: Stored{Key: key}, Gone: true}); err != nil {
 				return err
 			}

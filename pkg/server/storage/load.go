@@ -22,6 +22,9 @@ const (
 	loadersAtOnce = 8
 )
 
+// ErrUnstorable is of an object that this version cannot store at its place.
+var ErrUnstorable = errors.New("it cannot be stored")
+
 // ErrNotEmpty is of a prefix that is to be filled, and in which there is something.
 var ErrNotEmpty = errors.New("etcd has keys below the prefix already")
 
@@ -119,12 +122,12 @@ func (c *Client) opOf(ctx context.Context, in StoredIn) (clientv3.Op, error) {
 	resources := c.storedResources()
 	n := slices.IndexFunc(resources, func(r *storedResource) bool { return strings.HasPrefix(in.Key, r.name()) })
 	if n < 0 {
-		return clientv3.Op{}, errors.New("this version stores no such resource: use the version of Regent that wrote it")
+		return clientv3.Op{}, fmt.Errorf("%w: this version stores no such resource: use the version of Regent that wrote it", ErrUnstorable)
 	}
 	r := resources[n]
 	at, err := clusters.StorageKey(r.prefix, "/"+in.Key, in.Cluster)
 	if err != nil {
-		return clientv3.Op{}, err
+		return clientv3.Op{}, fmt.Errorf("%w: %w", ErrUnstorable, err)
 	}
 	at = c.config.Prefix + at
 	if in.Gone {
@@ -132,7 +135,7 @@ func (c *Client) opOf(ctx context.Context, in StoredIn) (clientv3.Op, error) {
 	}
 	obj, err := runtime.Decode(r.codec, in.JSON)
 	if err != nil {
-		return clientv3.Op{}, fmt.Errorf("decode it: %w", err)
+		return clientv3.Op{}, fmt.Errorf("%w: decode it: %w", ErrUnstorable, err)
 	}
 	data, err := runtime.Encode(r.codec, obj)
 	if err != nil {

@@ -29,6 +29,7 @@ Beside the APIs:
 | path | verb | answers | who may |
 |---|---|---|---|
 | ` + "`/clusters/<path>/bundle`" + ` | get | a page of the cluster's bundle ([BUNDLES.md](../BUNDLES.md)): lines of JSON, of which the last says whether there is ` + "`more`" + `; the next page is at ` + "`?revision=<that of the first line>&after=<last key>`" + `. ` + "`?ago=90s`" + ` has the first page of then. ` + "`?sealTo=<recipient of age>`" + `, which may be repeated, or ` + "`?unsealed=true`" + ` | who may get that path, and list all resources (` + "`*.*`" + `), in the cluster |
+| ` + "`/clusters/<path>/bundle/freeze`" + ` | post, put, delete | freezes the cluster: all other writes in it wait. ` + "`POST`" + ` begins, and says how the ` + "`freeze`" + ` is called and since which ` + "`revision`" + ` nobody else writes; ` + "`PUT ?freeze=<it>`" + ` renews it, and writes and deletes the objects of its body, lines as those of a bundle, as they are; ` + "`DELETE ?freeze=<it>`" + ` ends it ([BUNDLES.md](../BUNDLES.md#exactly-as-it-was)) | who may use that path both in the cluster and in ` + "`system:admin`" + ` |
 `
 
 const frontIntro = `

@@ -89,7 +89,9 @@ func validateUpdate(d, old definition) field.ErrorList {
 	if equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 		return withoutMetadata(validation.ValidateUpdateCustomResourceDefinitionStatus(context.Background(), in, before))
 	}
-	return judged(func() field.ErrorList { return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), in, before) })
+	return judged(func() field.ErrorList {
+		return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), in, before)
+	})
 }
 
 // approval is the annotation that a definition must have if its group is one of Kubernetes'.

@@ -8,8 +8,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Upstream's rules panic for this schema, which any tenant can write: it is refused like others that are wrong, in a new
-// definition and in a change of one.
+// Upstream's rules panic for this schema, which any tenant can write: it is refused like others that are wrong, in a
+// new definition and in a change of one.
 func TestASchemaThatCannotBeValidatedIsRefused(t *testing.T) {
 	good, bad := widgetsWith(t, `{"type":"object"}`), widgetsWith(t, `{
 		"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-validations": [{"rule": "true"}],
