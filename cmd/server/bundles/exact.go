@@ -38,7 +38,7 @@ func RestoreExactly(
 	ctx context.Context, client *workspaces.Client, then *bundle.Bundle, export func(ctx context.Context, revision int64) (*bundle.Bundle, error),
 	to logicalcluster.Path, o RestoreOptions,
 ) (*Restored, error) {
-	x := &exact{restorer: restorer{importer: importer{options: o.ImportOptions}, options: o}, put: map[string]*rewrite{}}
+	x := &exact{restorer: restorer{importer: importer{options: o.ImportOptions}, options: o}, put: map[string]*rewrite{}, same: map[string]*rewrite{}}
 	d := &destination{Bundle: then, from: logicalcluster.NewPath(then.Path), to: to}
 	x.planOne = func(then, now state) { x.planThen(d, then, now) }
 	x.planNew = x.planGone
@@ -109,7 +109,7 @@ func (x *exact) planThen(d *destination, then, now state) {
 	case now.obj != nil && reflect.DeepEqual(then.obj, now.obj):
 		x.out.Same++
 		if w := rewriteOf(then); len(w.owners) > 0 {
-			x.keep(then.Key, w)
+			x.same[then.Key] = w
 		}
 	default:
 		if now.obj == nil {
@@ -130,13 +130,6 @@ func (x *exact) planGone(now state) {
 	default: // what every workspace has, and was deleted since, is there again without its mark
 		x.out.Delete = append(x.out.Delete, now.Key)
 	}
-}
-
-func (x *exact) keep(key string, w *rewrite) {
-	if x.same == nil {
-		x.same = map[string]*rewrite{}
-	}
-	x.same[key] = w
 }
 
 func rewriteOf(s state) *rewrite {
@@ -160,7 +153,7 @@ func (x *exact) order() (last int) {
 			x.put[key] = w
 		}
 	}
-	// A round for each generation of owners; no more than there are objects, because owners may own each other.
+	// Each round finds one more generation of owners. Owners may own each other, so the rounds are bounded.
 	for changed, rounds := true, 0; changed && rounds <= maxGenerations; rounds++ {
 		changed = false
 		for _, w := range x.put {

@@ -63,9 +63,11 @@ func isThawed(prefix string, cluster logicalcluster.Name) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(freezeKey(prefix, cluster)), "=", 0)
 }
 
-// holds holds while the freeze does.
-func (f Freeze) holds(prefix string) clientv3.Cmp {
-	return clientv3.Compare(clientv3.ModRevision(freezeKey(prefix, f.Cluster)), "=", f.Revision)
+// holds holds while the freeze does. It compares the lease, too: an ID comes from outside, and a lease that is renewed
+// or revoked must be no other one, such as that of Events.
+func (f Freeze) holds(prefix string) []clientv3.Cmp {
+	key := freezeKey(prefix, f.Cluster)
+	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", f.Revision), clientv3.Compare(clientv3.LeaseValue(key), "=", f.lease)}
 }
 
 // Freeze freezes a logical cluster. why is told to those whose writes wait, and ends the sentence "its writes wait,
@@ -111,15 +113,15 @@ func (c *Client) Freeze(ctx context.Context, cluster logicalcluster.Name, why st
 func (c *Client) Renew(ctx context.Context, f Freeze) error {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
-	if _, err := c.etcd.KeepAliveOnce(ctx, f.lease); err != nil {
-		return fmt.Errorf("renew the freeze of %s: %w", f.Cluster, thawedBy(err))
-	}
-	held, err := c.etcd.Txn(ctx).If(f.holds(c.config.Prefix)).Then(clientv3.OpGet(freezeKey(c.config.Prefix, f.Cluster), clientv3.WithCountOnly())).Commit()
+	held, err := c.etcd.Txn(ctx).If(f.holds(c.config.Prefix)...).Then(clientv3.OpGet(freezeKey(c.config.Prefix, f.Cluster), clientv3.WithCountOnly())).Commit()
 	if err == nil && !held.Succeeded {
 		err = ErrThawed
 	}
+	if err == nil {
+		_, err = c.etcd.KeepAliveOnce(ctx, f.lease)
+	}
 	if err != nil {
-		return fmt.Errorf("renew the freeze of %s: %w", f.Cluster, err)
+		return fmt.Errorf("renew the freeze of %s: %w", f.Cluster, thawedBy(err))
 	}
 	return nil
 }
@@ -130,7 +132,7 @@ func (c *Client) Thaw(ctx context.Context, f Freeze) (through int64, err error) 
 	ctx, done := c.calls.begin(ctx)
 	defer done()
 	key := freezeKey(c.config.Prefix, f.Cluster)
-	ended, err := c.etcd.Txn(ctx).If(f.holds(c.config.Prefix)).Then(clientv3.OpDelete(key)).Commit()
+	ended, err := c.etcd.Txn(ctx).If(f.holds(c.config.Prefix)...).Then(clientv3.OpDelete(key)).Commit()
 	if err == nil && !ended.Succeeded {
 		err = ErrThawed
 	}
@@ -165,7 +167,7 @@ func thawedBy(err error) error {
 func (c *Client) Write(ctx context.Context, f Freeze, objects []Stored, deletions []string) error {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
-	err := c.loadAll(ctx, []clientv3.Cmp{f.holds(c.config.Prefix)}, func(take func(StoredIn) error) error {
+	err := c.loadAll(ctx, f.holds(c.config.Prefix), func(take func(StoredIn) error) error {
 		for _, s := range objects {
 			if err := take(StoredIn{Cluster: f.Cluster, Stored: s}); err != nil {
 				return err

@@ -185,6 +185,31 @@ func TestAFreezeThatHasEndedWritesNothing(t *testing.T) {
 	}
 }
 
+// An ID comes from outside: one with the lease of something else neither renews nor ends that.
+func TestAFreezeEndsNoOtherLease(t *testing.T) {
+	w := frozenWorld(t)
+	other, err := w.client.Etcd().Grant(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := w.freeze()
+	_, revision, _ := strings.Cut(f.ID(), "-")
+	forged, err := storage.ParseFreeze("root", fmt.Sprintf("%x-%s", int64(other.ID), revision))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Renew(t.Context(), forged); !errors.Is(err, storage.ErrThawed) {
+		t.Errorf("renew: %v", err)
+	}
+	if _, err := w.client.Thaw(t.Context(), forged); !errors.Is(err, storage.ErrThawed) {
+		t.Errorf("thaw: %v", err)
+	}
+	if left, err := w.client.Etcd().TimeToLive(t.Context(), other.ID); err != nil || left.TTL <= 0 {
+		t.Errorf("the other lease: %v, %v", left, err)
+	}
+	w.thaw(f)
+}
+
 func TestAFreezeIsKnownByItsID(t *testing.T) {
 	w := frozenWorld(t)
 	f := w.freeze()
