@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -134,7 +135,8 @@ func TestWhatIsNotWrittenUnderAFreezeSaysWhy(t *testing.T) {
 		"a workspace":            {`{"key":"tenancy.kcp.io/workspaces/w","deleted":true}`, "stay as they are"},
 		"a term that comes back": {`{"key":"coordination.k8s.io/leases/default/l","deleted":true}`, "stay as they are"},
 	} {
-		if _, err := s.freezes(http.MethodPut, "boss", team, frozen.Freeze); err != nil { // a slow machine takes longer than a freeze lasts
+		// a slow machine takes longer than a freeze lasts
+		if _, err := s.freezes(http.MethodPut, "boss", team, frozen.Freeze); err != nil {
 			t.Errorf("renew: %v", err)
 		}
 		_, err := s.freezes(http.MethodPut, "boss", team, frozen.Freeze, c.line)
@@ -234,4 +236,32 @@ func TestWhatIsWrittenUnderAFreezeIsServedAsItWas(t *testing.T) {
 	if now := objects["core/configmaps/default/settings"]; !bytes.Equal(now.Object, then.Object) {
 		t.Errorf("in etcd it is %s, was %s", now.Object, then.Object)
 	}
+}
+
+// A workspace that is empty when it is deleted goes in one write with its LogicalCluster. While it is frozen it does
+// not: what is about to be written would be left behind.
+func TestAFrozenWorkspaceIsNotDeletedUntilItThaws(t *testing.T) {
+	s := startSociety(t)
+	team := s.founds("ann", "team")
+	frozen, err := s.freezes(http.MethodPost, "boss", team, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boss, err := dynamic.NewForConfig(s.at.configOf(t, "boss", clusters.Root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := boss.Resource(workspacesGVR).Delete(t.Context(), "team", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.freezes(http.MethodPut, "boss", team, frozen.Freeze); err != nil {
+		t.Errorf("it is there no more: %v", err)
+	}
+	if _, err := s.freezes(http.MethodDelete, "boss", team, frozen.Freeze); err != nil {
+		t.Errorf("it is there no more: %v", err)
+	}
+	s.until("the workspace is gone", func() bool {
+		_, err := boss.Resource(workspacesGVR).Get(t.Context(), "team", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 }
