@@ -37,6 +37,9 @@ const (
 	// AdoptAnnotation is on a Workspace that gets a logical cluster that has lost its Workspace, instead of a new
 	// one: <shard>/<cluster>. Only administrators set it, when they create the Workspace.
 	AdoptAnnotation = "regent.dev/adopt"
+	// ComingAnnotation is on the LogicalCluster of a logical cluster that is being taken in with what it had, and
+	// is not there yet. Only the shard itself sets it. The value says since when.
+	ComingAnnotation = "internal.regent.dev/coming"
 	// RemovedAnnotation is on a Shard that was removed from the installation. The Shard stays: its name is not used
 	// again.
 	RemovedAnnotation = "regent.dev/removed"
@@ -76,6 +79,9 @@ const ConditionOrphaned conditionsv1alpha1.ConditionType = "Orphaned"
 // DefaultCapacity is how many logical clusters a shard can have unless its replicas are told otherwise: as many as were
 // measured.
 const DefaultCapacity = 1_000_000
+
+// IsComing reports whether a logical cluster is being taken in, and is not there yet: nobody may see what it has.
+func IsComing(lc *corev1alpha1.LogicalCluster) bool { return lc.Annotations[ComingAnnotation] != "" }
 
 // IsRemoved reports whether a Shard was removed from the installation.
 func IsRemoved(shard *corev1alpha1.Shard) bool { return shard.Annotations[RemovedAnnotation] != "" }

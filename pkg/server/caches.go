@@ -105,6 +105,14 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 	return apisadmission.Place{Shard: shard, Cluster: cluster}, err
 }
 
+// nowhereElse returns shards.Homes.NowhereElse, and nil if there are no other shards.
+func (c *caches) nowhereElse() func(context.Context, logicalcluster.Name) error {
+	if c.homes == nil {
+		return nil
+	}
+	return c.homes.NowhereElse
+}
+
 // serveBuiltIn has the store show built-in objects, until the returned function is called.
 func (s *Server) serveBuiltIn(store *store, caches *caches) (stop func()) {
 	leader := func(ctx context.Context) bool {

@@ -41,6 +41,7 @@ type controller struct {
 	// everything are all resources of which no object may be left before the LogicalCluster goes.
 	everything []controllers.Resource
 	holding    func(context.Context, []schema.GroupVersionResource) ([]schema.GroupVersionResource, error)
+	discard    func(context.Context, *corev1alpha1.LogicalCluster) error
 	baseURL    string
 	shard      string
 	others     *controllers.Shards
@@ -49,7 +50,7 @@ type controller struct {
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-	c := &controller{clients: deps.Clients, informers: deps.Informers, holding: deps.Holding, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
+	c := &controller{clients: deps.Clients, informers: deps.Informers, holding: deps.Holding, discard: deps.Discard, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
 	if c.holding == nil {
 		c.holding = c.mayHold
 	}
@@ -122,6 +123,9 @@ func isContent(r controllers.Resource) bool {
 
 // due reports whether reconcile may have to write for a cluster, by the caches.
 func (c *controller) due(lc *corev1alpha1.LogicalCluster) bool {
+	if clusters.IsComing(lc) {
+		return true
+	}
 	if lc.DeletionTimestamp != nil {
 		return slices.Contains(lc.Finalizers, clusters.ContentFinalizer) || heldByOthers(lc) != nil
 	}
@@ -162,7 +166,10 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 	}
 	ctx = clusters.With(ctx, cluster)
 	work := c.provide
-	if lc.DeletionTimestamp != nil {
+	switch {
+	case clusters.IsComing(lc):
+		work = c.end
+	case lc.DeletionTimestamp != nil:
 		work = c.empty
 	}
 	err := work(ctx, lc)
@@ -174,6 +181,26 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 		return fmt.Errorf("logical cluster %s: %w", cluster, err)
 	}
 	return nil
+}
+
+// comingInterval is how often a cluster that comes is looked at.
+const comingInterval = 5 * time.Second
+
+// end removes what is left of a cluster that has not come as a whole. While whoever takes it in goes on, it waits.
+func (c *controller) end(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+	c.ownerless.Forget(clusters.KeyOf(lc).Cluster)
+	if c.discard == nil {
+		return nil
+	}
+	err := c.discard(ctx, lc)
+	if apierrors.IsConflict(err) {
+		c.AddAfter(clusters.KeyOf(lc).Cluster, comingInterval)
+		return nil
+	}
+	if err == nil {
+		klog.FromContext(ctx).Info("Removed a logical cluster that was not taken in as a whole: take it in again", "cluster", clusters.KeyOf(lc).Cluster)
+	}
+	return err
 }
 
 // provide makes a cluster usable and keeps it so. cached is the LogicalCluster in the cache.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"filippo.io/age"
+	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -50,6 +51,13 @@ type Endpoints struct {
 	Freezer   Freezer
 	Elsewhere Allowed
 	Formats   func() (format.Formats, format.Record)
+	// Live reads what is stored. NowhereElse returns an error unless each other shard says that it does not have a
+	// logical cluster; nil: there are no others. BaseURL begins the URLs of logical clusters, and BuiltIn is the
+	// value of clusters.BuiltInAnnotation of one that is made now.
+	Live        routing.Live
+	NowhereElse func(context.Context, logicalcluster.Name) error
+	BaseURL     string
+	BuiltIn     func() string
 	// InShard has what all logical clusters have stored, for backups, which are sealed for Recipients.
 	InShard    StoredInShard
 	Recipients []age.Recipient
@@ -60,13 +68,15 @@ type Endpoints struct {
 
 // Handlers returns all handlers, by path.
 func (e *Endpoints) Handlers() map[string]http.Handler {
+	freezing := freeze{freezer: e.Freezer, formats: e.Formats, clusters: e.Informers.LogicalClusters, elsewhere: e.Elsewhere, serializer: e.Serializer}
 	out := map[string]http.Handler{
 		routing.StepDownPath: &stepDown{
 			leadership: e.Leadership, check: e.CheckToken, survey: e.Survey, serializer: e.Serializer, shard: e.Shard, replica: e.Replica, lease: e.Lease,
 		},
 		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
 		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, authorizer: e.Authorizer, serializer: e.Serializer},
-		bundle.FreezePath:   &freeze{freezer: e.Freezer, formats: e.Formats, clusters: e.Informers.LogicalClusters, elsewhere: e.Elsewhere, serializer: e.Serializer},
+		bundle.FreezePath:   &freezing,
+		bundle.ComingPath:   &coming{freeze: freezing, live: e.Live, nowhereElse: e.NowhereElse, baseURL: e.BaseURL, builtIn: e.BuiltIn},
 		status.BackupPath:   &backupFrame{shard: e.Shard, stored: e.InShard, recipients: e.Recipients, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}

@@ -33,6 +33,9 @@ type Freezer interface {
 	Renew(context.Context, storage.Freeze) error
 	Write(ctx context.Context, f storage.Freeze, objects []storage.Stored, deletions []string) error
 	Thaw(context.Context, storage.Freeze) (through int64, err error)
+	Come(ctx context.Context, cluster logicalcluster.Name, lc storage.Stored, why string) (storage.Freeze, error)
+	Settle(ctx context.Context, f storage.Freeze, lc storage.Stored, in logicalcluster.Name, revision int64, workspace storage.Stored) (through int64, err error)
+	Discard(ctx context.Context, cluster logicalcluster.Name, revision int64, by *storage.Freeze) error
 }
 
 // Allowed is access.Allowed.
@@ -63,7 +66,7 @@ func (f *freeze) take(req *http.Request) (bundle.Frozen, error) {
 	if !ok || cluster == clusters.Wildcard || clusters.IsSystem(cluster) {
 		return bundle.Frozen{}, apierrors.NewBadRequest("a freeze is of one logical cluster that has a path, as in /clusters/root:team" + bundle.FreezePath)
 	}
-	who, err := f.mayWriteAll(req)
+	who, err := f.mayWriteAll(req, bundle.FreezePath)
 	if err != nil {
 		return bundle.Frozen{}, err
 	}
@@ -90,33 +93,41 @@ func tell(f storage.Freeze) bundle.Frozen {
 }
 
 // mayWriteAll returns the request's user, and an error unless an administrator of the shard lets it.
-func (f *freeze) mayWriteAll(req *http.Request) (string, error) {
+func (f *freeze) mayWriteAll(req *http.Request, path string) (string, error) {
 	info, known := apirequest.RequestInfoFrom(req.Context())
 	who, ok := apirequest.UserFrom(req.Context())
 	if !ok || !known {
 		return "", apierrors.NewUnauthorized("nobody is known to ask")
 	}
-	allowed, err := f.elsewhere(req.Context(), clusters.Wildcard, authorizer.AttributesRecord{User: who, Verb: info.Verb, Path: bundle.FreezePath})
+	allowed, err := f.elsewhere(req.Context(), clusters.Wildcard, authorizer.AttributesRecord{User: who, Verb: info.Verb, Path: path})
 	switch {
 	case err != nil:
 		return "", routing.NewUnavailable(fmt.Sprintf("it cannot be found out whether user %q may freeze: %v", who.GetName(), err))
 	case !allowed:
 		return "", apierrors.NewForbidden(schema.GroupResource{Resource: "freeze"}, "", fmt.Errorf(
 			"what is written is checked by nobody: user %q, also an impersonator, must be allowed to %s the path %s in the logical cluster %s of the shard, too",
-			who.GetName(), info.Verb, bundle.FreezePath, clusters.SystemAdmin))
+			who.GetName(), info.Verb, path, clusters.SystemAdmin))
 	}
 	return who.GetName(), nil
 }
 
 func (f *freeze) begin(ctx context.Context, cluster logicalcluster.Name, who string) (bundle.Frozen, error) {
-	if _, stored := f.formats(); stored.Format < format.BuiltIn {
-		return bundle.Frozen{}, newConflict("older replicas may serve this shard, and would write in a frozen logical cluster: upgrade all, and run regent upgrade finalize")
+	if err := f.checkFormat(); err != nil {
+		return bundle.Frozen{}, err
 	}
 	if lc, ok := f.clusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName}); ok && lc.DeletionTimestamp != nil {
 		return bundle.Frozen{}, newConflict("logical cluster %s is being deleted", cluster)
 	}
 	frozen, err := f.freezer.Freeze(ctx, cluster, fmt.Sprintf("user %q has frozen it at %s to put back what it was", who, time.Now().UTC().Format(time.RFC3339)))
 	return tell(frozen), answerOf(err)
+}
+
+// checkFormat returns an error while replicas may serve that know nothing of freezes.
+func (f *freeze) checkFormat() error {
+	if _, stored := f.formats(); stored.Format < format.BuiltIn {
+		return newConflict("older replicas may serve this shard, and would write in a frozen logical cluster: upgrade all, and run regent upgrade finalize")
+	}
+	return nil
 }
 
 func (f *freeze) thaw(ctx context.Context, frozen storage.Freeze) (int64, error) {
@@ -211,7 +222,9 @@ func answerOf(err error) error {
 		return nil
 	case errors.Is(err, storage.ErrThawed):
 		return apierrors.NewResourceExpired(err.Error() + "; some objects may have been written: freeze it again, and write all of them")
-	case errors.Is(err, storage.ErrFrozen):
+	case errors.Is(err, storage.ErrClusterThere), errors.Is(err, storage.ErrWorkspaceThere):
+		return newConflict("%v: delete it first, or put it back in place (regent cluster restore)", err)
+	case errors.Is(err, storage.ErrFrozen), errors.Is(err, storage.ErrParentChanged):
 		return newConflict("%v: try again later", err)
 	case errors.Is(err, storage.ErrUnstorable):
 		return apierrors.NewBadRequest(err.Error())

@@ -84,8 +84,8 @@ func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, works
 func (d *Directory) assigned(path string) (logicalcluster.Name, bool) {
 	var found *corev1alpha1.LogicalCluster
 	for _, lc := range d.LogicalClusters.ByIndex(clusters.ByPath, path) {
-		if conditions.IsTrue(lc, clusters.ConditionOrphaned) {
-			continue // there may be another one at its path on another shard
+		if conditions.IsTrue(lc, clusters.ConditionOrphaned) || clusters.IsComing(lc) {
+			continue // there may be another one at its path, of an orphan on another shard
 		}
 		if found == nil || found.DeletionTimestamp != nil && lc.DeletionTimestamp == nil {
 			found = lc
@@ -102,9 +102,11 @@ func (d *Directory) LogicalCluster(ctx context.Context, name logicalcluster.Name
 	return d.logicalCluster(ctx, name, func() error { return nil })
 }
 
-// cached returns the LogicalCluster of a cluster as this process has heard of it, which may be old.
+// cached returns the LogicalCluster of a cluster as this process has heard of it, which may be old. Of one that comes it
+// returns nothing: it may be there by now.
 func (d *Directory) cached(name logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
-	return d.LogicalClusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName})
+	lc, ok := d.LogicalClusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName})
+	return lc, ok && !clusters.IsComing(lc)
 }
 
 func (d *Directory) logicalCluster(ctx context.Context, name logicalcluster.Name, mayRead func() error) (*corev1alpha1.LogicalCluster, error) {
@@ -126,8 +128,10 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	if !clusters.IsValidName(name) { // valid in a path but not as a cluster's name, such as one that is too short
 		return "", notFound(name.Path())
 	}
-	_, err := d.logicalCluster(ctx, name, mayRead)
+	lc, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
+	case err == nil && clusters.IsComing(lc):
+		return "", NewUnavailable(fmt.Sprintf("logical cluster %q is being taken in, and not there yet: try again in some seconds", name))
 	case err == nil: // in any phase: a phase that somebody wrote must not lock out those who can mend it
 		return name, nil
 	case name == clusters.Root && d.RootShard != d.Shard:

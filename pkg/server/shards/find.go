@@ -66,7 +66,7 @@ func (h *Homes) first(ctx context.Context, cluster logicalcluster.Name) (place, 
 	if !clusters.IsValidName(cluster) {
 		return place{}, noCluster(cluster.String())
 	}
-	if home, ok := h.cache.Get(cluster); ok {
+	if home, ok := h.cache.Get(cluster); ok && h.isStillAt(ctx, place{home.(string), cluster}) {
 		return place{home.(string), cluster}, nil
 	}
 	if _, err := h.cfg.Here.LogicalCluster(ctx, cluster); !apierrors.IsNotFound(err) {
@@ -88,6 +88,20 @@ func (h *Homes) first(ctx context.Context, cluster logicalcluster.Name) (place, 
 		return place{}, err
 	}
 	return place{}, noCluster(cluster.String())
+}
+
+// isStillAt reports whether a shard that was the home of a logical cluster does not say that it is so no more. It asks
+// once in a while.
+func (h *Homes) isStillAt(ctx context.Context, at place) bool {
+	asked := step{from: at}
+	if _, ok := h.steps.Get(asked); ok {
+		return true
+	}
+	if _, err := h.logicalCluster(ctx, at.shard, at.cluster); apierrors.IsNotFound(err) {
+		return false
+	}
+	h.steps.Add(asked, at, followedFor)
+	return true
 }
 
 // whoHas returns the shards that say that they have a logical cluster. The error says which does not answer, if none

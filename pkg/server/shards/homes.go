@@ -56,9 +56,10 @@ type Memory interface {
 // Homes says whether a logical cluster is on a shard, and does not believe that shard alone: a shard that lies must not
 // pass for the home of another one's clusters. A third shard confirms it: the one that has the cluster's Workspace says
 // that it has assigned the cluster to that shard. If that is the shard itself, or does not answer, each of the others
-// has to say that it does not have the cluster. What was confirmed once is remembered, because no cluster ever changes
-// its home; and beyond this process, if all others had to confirm it, because one of them may be down next time. Make
-// it with NewHomes. All methods may be called at any time on any goroutine.
+// has to say that it does not have the cluster. What was confirmed once is remembered; and beyond this process, if all
+// others had to confirm it, because one of them may be down next time. A cluster may come back on another shard than it
+// was on before it was deleted: that is confirmed anew, once the shard that had it says that it does not. Make it
+// with NewHomes. All methods may be called at any time on any goroutine.
 type Homes struct {
 	cfg   HomesConfig
 	cache *lru.Cache            // shards by cluster
@@ -76,13 +77,29 @@ func (h *Homes) Check(ctx context.Context, shard string, cluster logicalcluster.
 		return same(h.cfg.Root, shard, cluster)
 	}
 	if home, ok := h.cache.Get(cluster); ok {
-		return same(home.(string), shard, cluster)
+		if known, err := h.isKnown(ctx, home.(string), shard, cluster); known || err != nil {
+			return err
+		}
 	}
 	if err := h.find(ctx, shard, cluster); err != nil {
 		return err
 	}
 	h.cache.Add(cluster, shard)
 	return nil
+}
+
+// isKnown reports whether a logical cluster's home, as it was confirmed, is a shard. If it is another one, that has to
+// say that it does not have the cluster any more: then it is to be confirmed anew.
+func (h *Homes) isKnown(ctx context.Context, home, shard string, cluster logicalcluster.Name) (bool, error) {
+	if home == shard {
+		return true, nil
+	}
+	if home != h.cfg.Own { // this shard is asked anyway
+		if err := h.isNotAt(ctx, home, cluster); err != nil {
+			return false, fmt.Errorf("%w (%w)", same(home, shard, cluster), err)
+		}
+	}
+	return false, nil
 }
 
 func same(home, shard string, cluster logicalcluster.Name) error {
@@ -111,7 +128,9 @@ func (h *Homes) find(ctx context.Context, shard string, cluster logicalcluster.N
 		return h.nobodyElse(ctx, shard, cluster)
 	}
 	if home := h.cfg.Memory.Home(ctx, cluster); home != "" {
-		return same(home, shard, cluster)
+		if known, err := h.isKnown(ctx, home, shard, cluster); known || err != nil {
+			return err
+		}
 	}
 	if err := h.nobodyElse(ctx, shard, cluster); err != nil {
 		return err
@@ -142,6 +161,12 @@ func (h *Homes) workspace(ctx context.Context, shard string, key clusters.Key) (
 		return nil, fmt.Errorf("shard %s is not heard", shard)
 	}
 	return h.cfg.Live.Workspace(ctx, shard, key)
+}
+
+// NowhereElse returns an error unless each other shard of the installation says that it does not have a logical
+// cluster.
+func (h *Homes) NowhereElse(ctx context.Context, cluster logicalcluster.Name) error {
+	return h.nobodyElse(ctx, h.cfg.Own, cluster)
 }
 
 // nobodyElse returns an error unless each of the other shards says that it does not have a logical cluster.

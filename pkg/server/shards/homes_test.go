@@ -180,3 +180,48 @@ func TestWhatAllHaveConfirmedOutlivesTheProcess(t *testing.T) {
 		t.Error("it is taken for the home of what it does not have")
 	}
 }
+
+// A cluster that was deleted may be taken in by another shard. Whoever says that it has the cluster is believed once the
+// shard that had it says that it does not, and all others do.
+func TestAClusterThatComesBackOnAnotherShardIsConfirmedAnew(t *testing.T) {
+	for name, memory := range map[string]bool{"in this process": false, "in the next one": true} {
+		t.Run(name, func(t *testing.T) {
+			s := &witnesses{clusters: map[string]string{"a has c1": ""}}
+			if memory {
+				s.confirmed = &notebook{map[logicalcluster.Name]string{}}
+			}
+			h := s.homes()
+			if err := h.Check(t.Context(), "a", "c1"); err != nil {
+				t.Fatal(err)
+			}
+			if memory {
+				h = s.homes()
+			}
+			s.clusters["b has c1"] = "root"
+			if !memory { // shard root confirms what shard b says, which they could have agreed on
+				s.workspaces = map[string]string{"root": "b"}
+			}
+			for what, befall := range map[string]func() (after func()){
+				"the home has it": func() func() { return func() {} },
+				"the home is down": func() func() {
+					delete(s.clusters, "a has c1")
+					s.down = []string{"a"}
+					return func() { s.down, s.clusters["a has c1"] = nil, "" }
+				},
+			} {
+				after := befall()
+				if err := h.Check(t.Context(), "b", "c1"); err == nil {
+					t.Errorf("%s: another one is believed", what)
+				}
+				after()
+			}
+			delete(s.clusters, "a has c1")
+			if err := h.Check(t.Context(), "b", "c1"); err != nil {
+				t.Errorf("it has come back: %v", err)
+			}
+			if err := h.Check(t.Context(), "a", "c1"); err == nil {
+				t.Error("it is on two shards")
+			}
+		})
+	}
+}

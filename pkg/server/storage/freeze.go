@@ -72,7 +72,7 @@ func (f Freeze) holds(prefix string) []clientv3.Cmp {
 
 // Freeze freezes a logical cluster. why is told to those whose writes wait, and ends the sentence "its writes wait,
 // because". An error may wrap ErrFrozen or ErrNoCluster.
-func (c *Client) Freeze(ctx context.Context, cluster logicalcluster.Name, why string) (_ Freeze, err error) {
+func (c *Client) Freeze(ctx context.Context, cluster logicalcluster.Name, why string) (Freeze, error) {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
 	if clusters.IsSystem(cluster) {
@@ -82,6 +82,12 @@ func (c *Client) Freeze(ctx context.Context, cluster logicalcluster.Name, why st
 	if err != nil {
 		return Freeze{}, err
 	}
+	return c.freeze(ctx, cluster, why, clientv3.Compare(clientv3.CreateRevision(object), ">", 0))
+}
+
+// freeze freezes a logical cluster if a comparison holds, and does something else in the same transaction. The error
+// wraps ErrNoCluster if it does not hold.
+func (c *Client) freeze(ctx context.Context, cluster logicalcluster.Name, why string, when clientv3.Cmp, then ...clientv3.Op) (_ Freeze, err error) {
 	lease, err := c.etcd.Grant(ctx, int64(FreezeTTL/time.Second))
 	if err != nil {
 		return Freeze{}, fmt.Errorf("ask etcd for a lease: %w", err)
@@ -94,8 +100,8 @@ func (c *Client) Freeze(ctx context.Context, cluster logicalcluster.Name, why st
 	}()
 	key := freezeKey(c.config.Prefix, cluster)
 	made, err := c.etcd.Txn(ctx).
-		If(isThawed(c.config.Prefix, cluster), clientv3.Compare(clientv3.CreateRevision(object), ">", 0)).
-		Then(clientv3.OpPut(key, why, clientv3.WithLease(lease.ID))).
+		If(isThawed(c.config.Prefix, cluster), when).
+		Then(append(then, clientv3.OpPut(key, why, clientv3.WithLease(lease.ID)))...).
 		Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
 	switch {
 	case err != nil:

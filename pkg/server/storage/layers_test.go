@@ -37,6 +37,7 @@ func openOver(t testing.TB, client *storage.Client, resource schema.GroupResourc
 	for _, version := range []string{"v1", runtime.APIVersionInternal} {
 		scheme.AddKnownTypes(schema.GroupVersion{Version: version}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 	}
+	scheme.AddKnownTypes(schema.GroupVersion{Group: resource.Group, Version: runtime.APIVersionInternal}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 	getter := storage.NewRESTOptionsGetter(client, func(schema.GroupResource) (storage.Encoding, error) {
 		encoding := storage.Encoding{
 			Serializer: serializer.NewCodecFactory(scheme), Version: corev1.SchemeGroupVersion, MediaType: runtime.ContentTypeProtobuf, Uncached: uncached,
