@@ -88,7 +88,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 	s.addEndpoints(server.Handler.NonGoRestfulMux, store, (&endpoints.Endpoints{
 		Shard: s.cfg.Shard, Replica: s.name, Lease: s.cfg.Election.Namespace + "/" + s.cfg.Election.Name, Leadership: elections.leadership(), CheckToken: store.CheckToken,
 		Survey: survey, Raise: store.shard.Raise, Identity: s.identity, Informers: caches.informers, Others: caches.others, Stored: store.Client, Freezer: store.Client, Elsewhere: access.Elsewhere(identity.WithoutReserved(c.Authorization.Authorizer)), Formats: store.shard.Formats,
-		Live: caches.live, NowhereElse: caches.nowhereElse(), BaseURL: s.cfg.BaseURL, BuiltIn: func() string { return clusters.BuiltInValue(store.SeenRevision(), s.rootCA) }, InShard: store.Client, Recipients: recipients, Tally: tally, Authorizer: identity.WithoutReserved(c.Authorization.Authorizer), Serializer: c.Serializer,
+		Live: caches.live, NowhereElse: caches.nowhereElse(), BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA, InShard: store.Client, Recipients: recipients, Tally: tally, Authorizer: identity.WithoutReserved(c.Authorization.Authorizer), Serializer: c.Serializer,
 		Exports: exports.Answers{Reader: caches.live.reader, Authorizer: fromOutside(c.Authorization.Authorizer), Informers: caches.informers, Process: s.instance},
 	}).Handlers())
 	server.ShutdownTimeout = (s.cfg.ShutdownTimeout - s.cfg.ShutdownDelay) / 2

@@ -1,32 +1,17 @@
 package bundles
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/cmd/server/workspaces"
 	"github.com/regent-project/regent/pkg/server/bundle"
-)
-
-const (
-	// writeBytes is how many bytes of objects are sent at once, and as many as the last one has.
-	writeBytes = 2 << 20
-	// renewInterval is how often a freeze is renewed, which lasts for ten seconds.
-	renewInterval = 2 * time.Second
-	// thawTimeout is how long the end of a freeze may take that ends by itself, too.
-	thawTimeout = 5 * time.Second
 )
 
 // RestoreExactly puts the objects of a workspace back as they were: with their uids, status and managed fields, and
@@ -38,7 +23,7 @@ func RestoreExactly(
 	ctx context.Context, client *workspaces.Client, then *bundle.Bundle, export func(ctx context.Context, revision int64) (*bundle.Bundle, error),
 	to logicalcluster.Path, o RestoreOptions,
 ) (*Restored, error) {
-	x := &exact{restorer: restorer{importer: importer{options: o.ImportOptions}, options: o}, put: map[string]*rewrite{}, same: map[string]*rewrite{}}
+	x := &exact{restorer: restorer{importer: importer{options: o.ImportOptions}, options: o}, left: "they stay as they are", put: map[string]*rewrite{}, same: map[string]*rewrite{}}
 	d := &destination{Bundle: then, from: logicalcluster.NewPath(then.Path), to: to}
 	x.planOne = func(then, now state) { x.planThen(d, then, now) }
 	x.planNew = x.planGone
@@ -50,6 +35,8 @@ func RestoreExactly(
 // exact puts one workspace back as it was.
 type exact struct {
 	restorer
+	// left begins the sentence that says why objects are left alone.
+	left string
 	// put are the objects that are written, by key. same are those that are as they were, and have owners.
 	put  map[string]*rewrite
 	same map[string]*rewrite
@@ -71,7 +58,7 @@ func (x *exact) run(ctx context.Context, client *workspaces.Client, d *destinati
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	return whileFrozen(ctx, of.RESTClient(), func(ctx context.Context, f *frozen) error {
+	return whileFrozen(ctx, &frozen{client: of.RESTClient(), path: bundle.FreezePath}, func(ctx context.Context, f *frozen) error {
 		if err := x.compare(ctx, d, f.Revision, export); err != nil {
 			return err
 		}
@@ -101,7 +88,7 @@ func (x *exact) planThen(d *destination, then, now state) {
 		x.note(&x.report.Refused, d, then.Key, "it could not be read when it was exported: "+then.Unreadable)
 	case why != "":
 		if now.obj == nil || !reflect.DeepEqual(then.obj, now.obj) {
-			x.leave(resourceOf(then.Key), "they stay as they are: "+why)
+			x.leave(resourceOf(then.Key), x.left+": "+why)
 		}
 	case then.Deleted && now.Deleted:
 	case then.Deleted:
@@ -184,7 +171,7 @@ func (x *exact) write(ctx context.Context, d *destination, f *frozen) error {
 			if err != nil {
 				return err
 			}
-			return f.add(ctx, bundle.Object{Key: o.Key, Object: open.Object})
+			return f.add(ctx, bundle.Object{Key: o.Key, Object: open.Object, Deleted: o.Deleted})
 		})
 		if err == nil {
 			err = f.flush(ctx)
@@ -202,99 +189,5 @@ func (x *exact) write(ctx context.Context, d *destination, f *frozen) error {
 		return err
 	}
 	x.report.Created, x.report.Updated, x.report.Deleted = created, updated, len(x.out.Delete)
-	return nil
-}
-
-// frozen is a logical cluster that this process has frozen.
-type frozen struct {
-	bundle.Frozen
-	client rest.Interface
-	lines  bytes.Buffer
-}
-
-// errThawed is of a freeze that has ended too early.
-var errThawed = errors.New("the workspace was not frozen any longer, and some objects may have been put back: restore it again")
-
-// whileFrozen calls do while nobody else writes in a workspace. The context of do ends if that does.
-func whileFrozen(ctx context.Context, client rest.Interface, do func(context.Context, *frozen) error) (err error) {
-	f := &frozen{client: client}
-	if err := patiently(ctx, func() error { return f.ask(ctx, client.Post()) }); err != nil {
-		return fmt.Errorf("freeze the workspace: %w", err)
-	}
-	within, cancel := context.WithCancelCause(ctx)
-	var renewing sync.WaitGroup
-	renewing.Go(func() { f.renew(within, cancel) })
-	err = do(within, f)
-	if cause := context.Cause(within); err != nil && cause != nil && ctx.Err() == nil {
-		err = cause
-	}
-	cancel(nil)
-	renewing.Wait()
-	thawing, stop := context.WithTimeout(context.WithoutCancel(ctx), thawTimeout)
-	defer stop()
-	thawed := patiently(thawing, func() error { return f.ask(thawing, client.Delete().Param("freeze", f.Freeze)) })
-	if err == nil && thawed != nil {
-		err = fmt.Errorf("%w (%w)", errThawed, thawed)
-	}
-	return err
-}
-
-// ask makes a request about the freeze.
-func (f *frozen) ask(ctx context.Context, req *rest.Request) error {
-	result := req.AbsPath(bundle.FreezePath).Do(ctx)
-	if err := result.Error(); err != nil {
-		return err
-	}
-	answer, err := result.Raw()
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(answer, &f.Frozen); err != nil {
-		return fmt.Errorf("the answer of the server is none about a freeze: %w", err)
-	}
-	return nil
-}
-
-// renew renews the freeze until the context ends, and ends it if the freeze has.
-func (f *frozen) renew(ctx context.Context, end context.CancelCauseFunc) {
-	tick := time.NewTicker(renewInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := patiently(ctx, func() error { return (&frozen{}).ask(ctx, f.client.Put().Param("freeze", f.Freeze)) })
-		if err != nil && ctx.Err() == nil {
-			end(fmt.Errorf("%w (%w)", errThawed, err))
-			return
-		}
-	}
-}
-
-// add has an object written, now or with others.
-func (f *frozen) add(ctx context.Context, o bundle.Object) error {
-	if err := json.NewEncoder(&f.lines).Encode(o); err != nil {
-		return fmt.Errorf("%s: %w", o.Key, err)
-	}
-	if f.lines.Len() < writeBytes {
-		return nil
-	}
-	return f.flush(ctx)
-}
-
-// flush returns once all is written.
-func (f *frozen) flush(ctx context.Context) error {
-	if f.lines.Len() == 0 {
-		return nil
-	}
-	err := patiently(ctx, func() error {
-		return (&frozen{}).ask(ctx, f.client.Put().Param("freeze", f.Freeze).Body(f.lines.Bytes()))
-	})
-	if err != nil {
-		return fmt.Errorf("write objects of the workspace: %w", err)
-	}
-	f.lines.Reset()
 	return nil
 }

@@ -143,12 +143,12 @@ func TestAnExactRestoreWritesWhatDiffersAndOwnersFirst(t *testing.T) {
 		},
 		"leases, workspaces, events and what the server writes": {
 			then: map[string]string{
-				"coordination.k8s.io/leases/app/l": lease("old"), workspacesKey + "w": workspace, "core/events/app/e": configMap("e", "1", "x"),
-				logicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1"}`,
+				"coordination.k8s.io/leases/app/l": lease("old"), bundle.WorkspaceKeys + "w": workspace, "core/events/app/e": configMap("e", "1", "x"),
+				bundle.LogicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1"}`,
 			},
 			now: map[string]string{
-				"coordination.k8s.io/leases/app/l": lease("new"), workspacesKey + "v": workspace, "core/events/app/f": configMap("f", "1", "x"),
-				logicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1","spec":{}}`,
+				"coordination.k8s.io/leases/app/l": lease("new"), bundle.WorkspaceKeys + "v": workspace, "core/events/app/f": configMap("f", "1", "x"),
+				bundle.LogicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1","spec":{}}`,
 			},
 			want: Restored{Report: Report{Left: []Leftover{
 				{"leases.coordination.k8s.io", 1, "they stay as they are: they say who leads now, and no term comes back"},
@@ -234,7 +234,7 @@ func TestAFreezeIsRenewedWhileItIsNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = whileFrozen(t.Context(), client.RESTClient(), func(ctx context.Context, _ *frozen) error {
+	err = whileFrozen(t.Context(), &frozen{client: client.RESTClient(), path: bundle.FreezePath}, func(ctx context.Context, _ *frozen) error {
 		s.mu.Lock()
 		s.expired = true
 		s.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
@@ -25,12 +24,6 @@ import (
 
 // pause is before a page is asked for again, or a condition looked at.
 const pause = 200 * time.Millisecond
-
-// workspacesKey begins the keys of Workspaces in a bundle.
-const workspacesKey = "tenancy.kcp.io/workspaces/"
-
-// logicalClusterKey is the key of the LogicalCluster.
-const logicalClusterKey = "core.kcp.io/logicalclusters/" + corev1alpha1.LogicalClusterName
 
 // ExportOptions say what is exported.
 type ExportOptions struct {
@@ -160,7 +153,7 @@ func (e *exporter) export(ctx context.Context, client *workspaces.Client, path l
 
 func (e *exporter) add(o bundle.Object) error {
 	e.last = o.Key
-	e.wasThere = e.wasThere || o.Key == logicalClusterKey
+	e.wasThere = e.wasThere || o.Key == bundle.LogicalClusterKey
 	isKey := bundle.CheckKey(o.Key) == nil
 	if o.Unreadable != "" || !isKey {
 		e.out.Unreadable = append(e.out.Unreadable, o.Key)
@@ -169,7 +162,7 @@ func (e *exporter) add(o bundle.Object) error {
 		return nil
 	}
 	e.out.Objects++
-	if strings.HasPrefix(o.Key, workspacesKey) && o.Object != nil {
+	if strings.HasPrefix(o.Key, bundle.WorkspaceKeys) && o.Object != nil {
 		var ws tenancyv1alpha1.Workspace
 		if err := json.Unmarshal(o.Object, &ws); err != nil {
 			return fmt.Errorf("%s cannot be read: %w", o.Key, err)

@@ -44,7 +44,7 @@ type shard struct {
 func startShard(t *testing.T, objects int) (*shard, *workspaces.Client) {
 	t.Helper()
 	s := &shard{T: t, header: bundle.Header{Version: bundle.Version, Cluster: "2xk", Path: "root:team", Shard: "root", Revision: 7}}
-	s.objects = []bundle.Object{{Key: logicalClusterKey, Revision: 1, Object: json.RawMessage(`{"kind":"LogicalCluster"}`)}}
+	s.objects = []bundle.Object{{Key: bundle.LogicalClusterKey, Revision: 1, Object: json.RawMessage(`{"kind":"LogicalCluster"}`)}}
 	for n := range objects - 1 {
 		s.objects = append(s.objects, bundle.Object{Key: fmt.Sprintf("core/configmaps/default/n%02d", n), Revision: 1, Object: json.RawMessage(`{"kind":"ConfigMap"}`)})
 	}

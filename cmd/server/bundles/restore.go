@@ -213,7 +213,7 @@ func (r *restorer) planPruned(now state) {
 
 // isOfServer reports whether an object is one that the server writes itself.
 func isOfServer(key string) bool {
-	return key == logicalClusterKey || strings.HasPrefix(key, "core/configmaps/") && strings.HasSuffix(key, "/"+clusters.RootCAConfigMap)
+	return key == bundle.LogicalClusterKey || strings.HasPrefix(key, "core/configmaps/") && strings.HasSuffix(key, "/"+clusters.RootCAConfigMap)
 }
 
 // contentOf returns what users have written of an object, with its owners as they are now, and the status where that is

@@ -74,8 +74,8 @@ func TestARestoreDoesWhatIsNeededAndNoMore(t *testing.T) {
 		want      Restored
 	}{
 		"nothing has changed": {
-			then: map[string]string{inApp + "a": configMap("a", "1", "x"), logicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1"}`},
-			now:  map[string]string{inApp + "a": configMap("a", "1", "x", `"labels":{}`), logicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1","spec":{}}`},
+			then: map[string]string{inApp + "a": configMap("a", "1", "x"), bundle.LogicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1"}`},
+			now:  map[string]string{inApp + "a": configMap("a", "1", "x", `"labels":{}`), bundle.LogicalClusterKey: `{"kind":"LogicalCluster","apiVersion":"core.kcp.io/v1alpha1","spec":{}}`},
 			want: Restored{Same: 1},
 		},
 		"deleted, changed, made anew with other content, and the same with another uid": {
@@ -93,12 +93,12 @@ func TestARestoreDoesWhatIsNeededAndNoMore(t *testing.T) {
 		},
 		"what is new goes, but for workspaces and what the server writes": {
 			then:    map[string]string{},
-			now:     map[string]string{inApp + "new": configMap("new", "1", "x"), inApp + "kube-root-ca.crt": configMap("kube-root-ca.crt", "2", "x"), workspacesKey + "w": workspace},
+			now:     map[string]string{inApp + "new": configMap("new", "1", "x"), inApp + "kube-root-ca.crt": configMap("kube-root-ca.crt", "2", "x"), bundle.WorkspaceKeys + "w": workspace},
 			options: RestoreOptions{Prune: true},
 			want:    Restored{Delete: []string{inApp + "new"}, Report: Report{Left: []Leftover{{"workspaces.tenancy.kcp.io", 1, "they are new, and stay: delete them by regent ws delete"}}}},
 		},
 		"a workspace that is gone is not made by a line of its parent": {
-			then: map[string]string{workspacesKey + "w": workspace}, now: map[string]string{},
+			then: map[string]string{bundle.WorkspaceKeys + "w": workspace}, now: map[string]string{},
 			want: Restored{Report: Report{Left: []Leftover{{"workspaces.tenancy.kcp.io", 1, "they are gone with all that was in them: import a bundle of each"}}}},
 		},
 		"what every workspace has, deleted since, and deleted then": {

@@ -197,12 +197,15 @@ func addIdentity(cmd *cobra.Command, identity *string) {
 
 func newClusterImport(f *wsFlags) *cobra.Command {
 	var identity string
+	var exact bool
 	cmd := &cobra.Command{
 		Use:   "import <file> [path]",
 		Short: "Make a new workspace of a file",
 		Long: `Make a new workspace of a file that regent cluster export has written; without a path, where it was. Objects are created
 through the API, with new uids, by the user of the kubeconfig: what that user may not create is refused and listed. Owners,
-and bindings to exports of workspaces in the same file, lead to the new ones. Nothing is made of a damaged file.
+and bindings to exports of workspaces in the same file, lead to the new ones. Nothing is made of a damaged file. With
+--exact workspaces that were deleted are back where they were, with uids, so that tokens are good again: no admission checks
+that, so members of system:masters may do it.
 
 Exit codes: 0 everything is there; 1 the import has stopped, and what it made is still there; 2 the arguments are wrong;
 3 some objects were refused.`,
@@ -227,17 +230,25 @@ Exit codes: 0 everything is there; 1 the import has stopped, and what it made is
 			if err != nil {
 				return err
 			}
-			return importInto(ctx, cmd, k, file, path, o)
+			if exact && path.String() != file.Bundles[0].Path {
+				return usageError{fmt.Errorf("with --exact it comes back where it was, at %s: leave the path out", file.Bundles[0].Path)}
+			}
+			return importInto(ctx, cmd, k, file, path, exact, o)
 		}),
 	}
 	addIdentity(cmd, &identity)
+	cmd.Flags().BoolVar(&exact, "exact", false, "As it was, with uids, where it was.")
 	return cmd
 }
 
-// importInto makes a workspace, and says what has become of the objects.
-func importInto(ctx context.Context, cmd *cobra.Command, k *kubeconfig, file *bundles.File, to logicalcluster.Path, o bundles.ImportOptions) error {
+// importInto makes a workspace, or takes it in as it was, and says what has become of the objects.
+func importInto(ctx context.Context, cmd *cobra.Command, k *kubeconfig, file *bundles.File, to logicalcluster.Path, exact bool, o bundles.ImportOptions) error {
 	var report *bundles.Report
 	err := view.While(ctx, cmd.ErrOrStderr(), "Importing into "+to.String(), func(ctx context.Context) (err error) {
+		if exact {
+			report, err = bundles.ImportExactly(ctx, k.client, file.Bundles, o)
+			return err
+		}
 		report, err = bundles.Import(ctx, k.client, file.Bundles, to, o)
 		return err
 	})
@@ -290,6 +301,6 @@ func clone(ctx context.Context, cmd *cobra.Command, k *kubeconfig, from, to logi
 		if err := tellExported(cmd.OutOrStdout(), file.exported, recursive); err != nil {
 			return err
 		}
-		return importInto(ctx, cmd, k, file.File, to, bundles.ImportOptions{Identities: a.identities})
+		return importInto(ctx, cmd, k, file.File, to, false, bundles.ImportOptions{Identities: a.identities})
 	})
 }

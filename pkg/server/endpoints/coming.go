@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -34,8 +35,10 @@ type coming struct {
 	// nowhereElse returns an error unless each other shard says that it does not have a logical cluster.
 	nowhereElse func(context.Context, logicalcluster.Name) error
 	baseURL     string
-	// builtIn returns the value of clusters.BuiltInAnnotation of a logical cluster that is made now.
-	builtIn func() string
+	// seen returns a revision that etcd has had, and rootCA has the authorities by which clients know the API: a
+	// logical cluster that is made now has its built-in objects by them.
+	seen   func() int64
+	rootCA string
 }
 
 // ServeHTTP implements http.Handler.
@@ -71,13 +74,36 @@ func (c *coming) take(req *http.Request) (bundle.Frozen, error) {
 	}
 	switch req.Method {
 	case http.MethodPut:
-		err = c.write(req.Context(), frozen, req.Body)
+		err = c.fill(req.Context(), frozen, req.Body)
 	case http.MethodDelete:
 		err = answerOf(c.freezer.Discard(req.Context(), cluster, frozen.Revision, &frozen))
 	default:
 		err = apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "coming"}, req.Method)
 	}
 	return tell(frozen), err
+}
+
+// fill writes objects. Of what every logical cluster has, and this one has no more, it writes the tombstone: nobody gets
+// back what was taken from them, such as the rights of who made the workspace.
+func (c *coming) fill(ctx context.Context, frozen storage.Freeze, body io.Reader) error {
+	objects, deleted, err := readObjects(frozen.Cluster, body)
+	if err != nil {
+		return err
+	}
+	if len(deleted) > 0 {
+		lc, err := c.live.LogicalCluster(ctx, frozen.Cluster)
+		if err != nil {
+			return err
+		}
+		for _, key := range deleted {
+			gone, err := tombstoneAt(clusters.BuiltIn{LogicalCluster: lc, RootCA: c.rootCA}, key)
+			if err != nil {
+				return err
+			}
+			objects = append(objects, gone)
+		}
+	}
+	return c.put(ctx, frozen, objects, nil)
 }
 
 // arrival is a logical cluster that is to come, and its Workspace.
@@ -196,7 +222,7 @@ func (c *coming) settleIn(a *arrival, parent *corev1alpha1.LogicalCluster) error
 	delete(lc.Annotations, clusters.ComingAnnotation)
 	conditions.Delete(lc, clusters.ConditionOrphaned)
 	if clusters.HasBuiltIn(lc) {
-		lc.Annotations[clusters.BuiltInAnnotation] = c.builtIn()
+		lc.Annotations[clusters.BuiltInAnnotation] = clusters.BuiltInValue(c.seen(), c.rootCA)
 	}
 	lc.Status.URL = c.baseURL + clusters.RequestPath(a.cluster)
 	lc.Finalizers = with(lc.Finalizers, clusters.ContentFinalizer)

@@ -52,12 +52,13 @@ type Endpoints struct {
 	Elsewhere Allowed
 	Formats   func() (format.Formats, format.Record)
 	// Live reads what is stored. NowhereElse returns an error unless each other shard says that it does not have a
-	// logical cluster; nil: there are no others. BaseURL begins the URLs of logical clusters, and BuiltIn is the
-	// value of clusters.BuiltInAnnotation of one that is made now.
+	// logical cluster; nil: there are no others. BaseURL begins the URLs of logical clusters. Seen returns a
+	// revision that etcd has had, and RootCA has the authorities by which clients know the API.
 	Live        routing.Live
 	NowhereElse func(context.Context, logicalcluster.Name) error
 	BaseURL     string
-	BuiltIn     func() string
+	Seen        func() int64
+	RootCA      string
 	// InShard has what all logical clusters have stored, for backups, which are sealed for Recipients.
 	InShard    StoredInShard
 	Recipients []age.Recipient
@@ -76,7 +77,7 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 		status.FormatPath:   &finalize{shard: e.Survey.Shard, raise: e.Raise, serializer: e.Serializer},
 		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, authorizer: e.Authorizer, serializer: e.Serializer},
 		bundle.FreezePath:   &freezing,
-		bundle.ComingPath:   &coming{freeze: freezing, live: e.Live, nowhereElse: e.NowhereElse, baseURL: e.BaseURL, builtIn: e.BuiltIn},
+		bundle.ComingPath:   &coming{freeze: freezing, live: e.Live, nowhereElse: e.NowhereElse, baseURL: e.BaseURL, seen: e.Seen, rootCA: e.RootCA},
 		status.BackupPath:   &backupFrame{shard: e.Shard, stored: e.InShard, recipients: e.Recipients, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}

@@ -140,6 +140,11 @@ func (f *freeze) write(ctx context.Context, frozen storage.Freeze, body io.Reade
 	if err != nil {
 		return err
 	}
+	return f.put(ctx, frozen, objects, deletions)
+}
+
+// put renews a freeze, and writes and deletes under it.
+func (f *freeze) put(ctx context.Context, frozen storage.Freeze, objects []storage.Stored, deletions []string) error {
 	if err := f.freezer.Renew(ctx, frozen); err != nil || len(objects)+len(deletions) == 0 {
 		return answerOf(err)
 	}
