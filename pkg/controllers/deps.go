@@ -40,8 +40,8 @@ type Deps struct {
 	// context's logical cluster, by one live read. To list them with Clients tells nearly the same, and takes the
 	// server much longer. Nil: the server cannot tell, so there may be objects of each.
 	Holding func(context.Context, []schema.GroupVersionResource) ([]schema.GroupVersionResource, error)
-	// Discard removes a logical cluster that is being taken in, with all that it has, unless whoever takes it in goes
-	// on: then it returns a Conflict of k8s.io/apimachinery/pkg/api/errors. Nil: the server takes none in.
+	// Discard removes a logical cluster that is being taken in, with all that it has, unless whoever takes it in
+	// goes on: then it returns a Conflict of k8s.io/apimachinery/pkg/api/errors. Nil: the server takes none in.
 	Discard func(context.Context, *corev1alpha1.LogicalCluster) error
 	// LogicalCluster reads that of the context's logical cluster, live. Clients read the same, and take the server
 	// longer. Nil: use Clients.

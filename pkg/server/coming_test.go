@@ -45,8 +45,8 @@ func (s *society) takesIn(verb, who, parent, body string, query ...string) (out 
 	return out, err
 }
 
-// lost is a workspace as it was before it was deleted.
-type lost struct {
+// deletion is a workspace as it was before it was deleted.
+type deletion struct {
 	path, cluster string
 	objects       map[string]bundle.Object
 	// coming is the body that begins it, and ends it.
@@ -54,9 +54,9 @@ type lost struct {
 }
 
 // loses has ann found workspace team in root, fill it, and delete it.
-func (s *society) loses(fill func(path string)) *lost {
+func (s *society) loses(fill func(path string)) *deletion {
 	s.Helper()
-	l := &lost{path: s.founds("ann", "team")}
+	l := &deletion{path: s.founds("ann", "team")}
 	l.cluster = clusterOf(s.T, s, l.path)
 	if fill != nil {
 		fill(l.path)
@@ -92,7 +92,7 @@ func (s *society) deletes(name string) {
 }
 
 // lines are the objects that are written.
-func (l *lost) lines(t *testing.T) string {
+func (l *deletion) lines(t *testing.T) string {
 	t.Helper()
 	var lines []string
 	for key, o := range l.objects {
@@ -139,7 +139,8 @@ func TestADeletedWorkspaceComesBackAsItWas(t *testing.T) {
 	}
 	for _, who := range []string{"ann", "boss"} {
 		for _, place := range []string{l.path, l.cluster} {
-			within, cancel := context.WithTimeout(t.Context(), time.Second) // clients ask again by themselves
+			// clients ask again by themselves
+			within, cancel := context.WithTimeout(t.Context(), time.Second)
 			if got, err := s.as(who, place).CoreV1().ConfigMaps("default").List(within, metav1.ListOptions{}); err == nil {
 				t.Errorf("%s sees %s of what is not there yet at %s", who, got, place)
 			}
@@ -280,7 +281,8 @@ func TestTheLeaderRemovesWhatHasNotComeAsAWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	etcd := etcdtest.Client(t, s.at.server.cfg.Etcd)
-	if _, err := etcd.Delete(t.Context(), "/registry/.frozen/"+l.cluster); err != nil { // as when ten seconds have passed
+	// as when ten seconds have passed
+	if _, err := etcd.Delete(t.Context(), "/registry/.frozen/"+l.cluster); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.takesIn(http.MethodPost, "boss", "root", l.coming, "freeze", frozen.Freeze); codeOf(err) != http.StatusGone {

@@ -38,10 +38,13 @@ type frozen struct {
 // errThawed is of a freeze that has ended too early.
 var errThawed = errors.New("the workspace was not frozen any longer, and some objects may have been put back: do it again")
 
+// errNotThere is of a workspace that was taken in, and cannot be made one that is there.
+var errNotThere = errors.New("the workspace is there as a whole, or soon nothing of it is: look whether it is there, and otherwise do it again")
+
 // whileFrozen calls do while nobody else writes in a workspace. The context of do ends if that does.
 func whileFrozen(ctx context.Context, f *frozen, do func(context.Context, *frozen) error) (err error) {
 	if err := patiently(ctx, func() error { return f.ask(ctx, f.request("POST", f.coming), &f.Frozen) }); err != nil {
-		return fmt.Errorf("freeze the workspace: %w", err)
+		return fmt.Errorf("begin: %w", err)
 	}
 	within, cancel := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
@@ -59,7 +62,10 @@ func whileFrozen(ctx context.Context, f *frozen, do func(context.Context, *froze
 		verb, body = "POST", f.coming
 	}
 	thawed := patiently(thawing, func() error { return f.ask(thawing, f.request(verb, body), nil) })
-	if err == nil && thawed != nil {
+	switch {
+	case err == nil && thawed != nil && f.coming != nil:
+		err = fmt.Errorf("%w (%w)", errNotThere, thawed)
+	case err == nil && thawed != nil:
 		err = fmt.Errorf("%w (%w)", errThawed, thawed)
 	}
 	return err

@@ -98,7 +98,11 @@ func (f *wsFlags) run(do func(ctx context.Context, cmd *cobra.Command, k *kubeco
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.timeout, fmt.Errorf("gave up after %v (--timeout)", f.timeout))
+		// What has begun is undone, or told, when the user gives up. The second time the process ends at once.
+		ctx, stop := untilInterrupt(cmd.Context())
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after %v (--timeout)", f.timeout))
 		defer cancel()
 		return do(ctx, cmd, k, args)
 	}

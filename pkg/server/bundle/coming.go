@@ -4,9 +4,9 @@ import "encoding/json"
 
 // ComingPath is the URL path, in the logical cluster that is to have a Workspace, at which its shard takes in the
 // Workspace's logical cluster as it was, with uids. POST with a Coming begins, and answers with a Frozen: the logical
-// cluster is frozen, and nobody sees it. PUT with ?cluster=<its name>&freeze=<Frozen.Freeze> and lines of Objects writes
-// each, in no order, and renews the freeze, also without a line. POST with ?freeze= and the same Coming makes it one
-// that is there, with its Workspace, in one transaction. DELETE with ?cluster= and ?freeze= removes it; so does the
+// cluster is frozen, and nobody sees it. PUT with ?cluster=<its name>&freeze=<Frozen.Freeze> and lines of Objects
+// writes each, in no order, and renews the freeze, also without a line. POST with ?freeze= and the same Coming makes it
+// one that is there, with its Workspace, in one transaction. DELETE with ?cluster= and ?freeze= removes it; so does the
 // shard if the freeze ends.
 const ComingPath = "/bundle/coming"
 

@@ -83,8 +83,8 @@ func (c *coming) take(req *http.Request) (bundle.Frozen, error) {
 	return tell(frozen), err
 }
 
-// fill writes objects. Of what every logical cluster has, and this one has no more, it writes the tombstone: nobody gets
-// back what was taken from them, such as the rights of who made the workspace.
+// fill writes objects. Of what every logical cluster has, and this one has no more, it writes the tombstone: nobody
+// gets back what was taken from them, such as the rights of who made the workspace.
 func (c *coming) fill(ctx context.Context, frozen storage.Freeze, body io.Reader) error {
 	objects, deleted, err := readObjects(frozen.Cluster, body)
 	if err != nil {
@@ -337,8 +337,8 @@ func (c *coming) isNowhereElse(ctx context.Context, cluster logicalcluster.Name)
 // settleTries is how often it is decided anew, because the parent has changed.
 const settleTries = 5
 
-// settle makes a logical cluster that comes one that is there. Other shards are asked once more: of two that take it in,
-// each sees that of the other.
+// settle makes a logical cluster that comes one that is there. Other shards are asked once more: of two that take it
+// in, each sees that of the other.
 func (c *coming) settle(ctx context.Context, a *arrival, freeze string) (bundle.Frozen, error) {
 	frozen, err := storage.ParseFreeze(a.cluster, freeze)
 	if err != nil {

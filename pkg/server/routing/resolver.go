@@ -102,8 +102,8 @@ func (d *Directory) LogicalCluster(ctx context.Context, name logicalcluster.Name
 	return d.logicalCluster(ctx, name, func() error { return nil })
 }
 
-// cached returns the LogicalCluster of a cluster as this process has heard of it, which may be old. Of one that comes it
-// returns nothing: it may be there by now.
+// cached returns the LogicalCluster of a cluster as this process has heard of it, which may be old. Of one that comes
+// it returns nothing: it may be there by now.
 func (d *Directory) cached(name logicalcluster.Name) (*corev1alpha1.LogicalCluster, bool) {
 	lc, ok := d.LogicalClusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName})
 	return lc, ok && !clusters.IsComing(lc)

@@ -181,8 +181,8 @@ func TestWhatAllHaveConfirmedOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// A cluster that was deleted may be taken in by another shard. Whoever says that it has the cluster is believed once the
-// shard that had it says that it does not, and all others do.
+// A cluster that was deleted may be taken in by another shard. Whoever says that it has the cluster is believed once
+// the shard that had it says that it does not, and all others do.
 func TestAClusterThatComesBackOnAnotherShardIsConfirmedAnew(t *testing.T) {
 	for name, memory := range map[string]bool{"in this process": false, "in the next one": true} {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 
 // A logical cluster that comes is one that is taken in with what it had somewhere else, or before it was deleted. It
 // has a LogicalCluster that says so (clusters.IsComing) from Come on, and is frozen: whoever took the freeze writes its
-// objects with Write. Settle makes it a logical cluster like any other, and Discard removes it. Each of the two compares
-// in its transactions what the other one ends, so it becomes exactly one of both. Whoever began may die: the freeze
-// ends by itself, and the leader discards what is left.
+// objects with Write. Settle makes it a logical cluster like any other, and Discard removes it. Each of the two
+// compares in its transactions what the other one ends, so it becomes exactly one of both. Whoever began may die: the
+// freeze ends by itself, and the leader discards what is left.
 
 // The errors of Come and Settle.
 var (
@@ -73,14 +73,15 @@ func (c *Client) holds(ctx context.Context, cluster logicalcluster.Name) ([]sche
 	return c.Holding(clusters.With(ctx, cluster), all)
 }
 
-// begun holds while a freeze does that Come has begun: both its keys have one revision.
-func (c *Client) begun(f Freeze, lc string) []clientv3.Cmp {
+// hasBegun holds while a freeze does that Come has begun: both its keys have one revision.
+func (c *Client) hasBegun(f Freeze, lc string) []clientv3.Cmp {
 	return append(f.holds(c.config.Prefix), clientv3.Compare(clientv3.ModRevision(lc), "=", f.Revision))
 }
 
-// Settle ends a freeze that Come has begun, and makes the logical cluster one that is there: with its LogicalCluster and
-// its Workspace, in one transaction. The Workspace is in another logical cluster, whose LogicalCluster must have that
-// revision. An error may wrap ErrThawed, ErrWorkspaceThere, ErrFrozen of the other logical cluster, or ErrParentChanged.
+// Settle ends a freeze that Come has begun, and makes the logical cluster one that is there: with its LogicalCluster
+// and its Workspace, in one transaction. The Workspace is in another logical cluster, whose LogicalCluster must have
+// that revision. An error may wrap ErrThawed, ErrWorkspaceThere, ErrFrozen of the other logical cluster, or
+// ErrParentChanged.
 func (c *Client) Settle(ctx context.Context, f Freeze, lc Stored, in logicalcluster.Name, revision int64, workspace Stored) (through int64, err error) {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
@@ -99,7 +100,7 @@ func (c *Client) Settle(ctx context.Context, f Freeze, lc Stored, in logicalclus
 	lcKey, wsKey := string(putLC.KeyBytes()), string(putWorkspace.KeyBytes())
 	frozen, parentFrozen := freezeKey(c.config.Prefix, f.Cluster), freezeKey(c.config.Prefix, in)
 	made, err := c.etcd.Txn(ctx).
-		If(append(c.begun(f, lcKey), clientv3.Compare(clientv3.CreateRevision(wsKey), "=", 0),
+		If(append(c.hasBegun(f, lcKey), clientv3.Compare(clientv3.CreateRevision(wsKey), "=", 0),
 			isThawed(c.config.Prefix, in), clientv3.Compare(clientv3.ModRevision(parent), "=", revision))...).
 		Then(putLC, putWorkspace, clientv3.OpDelete(frozen)).
 		Else(clientv3.OpGet(frozen), clientv3.OpGet(lcKey), clientv3.OpGet(wsKey), clientv3.OpGet(parentFrozen)).Commit()
@@ -129,10 +130,10 @@ func unsettled(f Freeze, there []*etcdserverpb.ResponseOp) error {
 	return ErrParentChanged
 }
 
-// Discard removes a logical cluster that comes, with all that it has. revision is that of its LogicalCluster, which says
-// that it comes: see Come. by is the freeze of who began it; nil: nobody's, and it must have ended. Finalizers keep
-// nothing: nobody has seen the objects. An error may wrap ErrFrozen, ErrThawed, or ErrNoCluster if the LogicalCluster
-// has changed. If it fails, some objects may be gone, and it may be called again.
+// Discard removes a logical cluster that comes, with all that it has. revision is that of its LogicalCluster, which
+// says that it comes: see Come. by is the freeze of who began it; nil: nobody's, and it must have ended. Finalizers
+// keep nothing: nobody has seen the objects. An error may wrap ErrFrozen, ErrThawed, or ErrNoCluster if the
+// LogicalCluster has changed. If it fails, some objects may be gone, and it may be called again.
 //
 // It needs no fencing token: what it compares holds for no logical cluster that is there.
 func (c *Client) Discard(ctx context.Context, cluster logicalcluster.Name, revision int64, by *Freeze) error {

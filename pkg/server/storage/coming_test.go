@@ -98,7 +98,8 @@ func (w *world) expire(f storage.Freeze) {
 	}
 }
 
-// The LogicalCluster and the Workspace are there from one revision on, and until then nobody else writes in the cluster.
+// The LogicalCluster and the Workspace are there from one revision on, and until then nobody else writes in the
+// cluster.
 func TestAClusterThatComesIsThereWithItsWorkspaceAtOnce(t *testing.T) {
 	w := comingWorld(t)
 	f := w.come(comes)
@@ -263,8 +264,8 @@ func (w *world) removeKey(key string) {
 	}
 }
 
-// Whoever takes a cluster in may die at any step, and leaders remove what is left at any moment, several at once: in the
-// end the cluster is there with its Workspace and all that was written, or nothing of it is.
+// Whoever takes a cluster in may die at any step, and leaders remove what is left at any moment, several at once: in
+// the end the cluster is there with its Workspace and all that was written, or nothing of it is.
 func TestAClusterComesAsAWholeOrNotAtAll(t *testing.T) {
 	w := comingWorld(t)
 	n := 0
