@@ -39,7 +39,7 @@ type frozen struct {
 var errThawed = errors.New("the workspace was not frozen any longer, and some objects may have been put back: do it again")
 
 // errNotThere is of a workspace that was taken in, and cannot be made one that is there.
-var errNotThere = errors.New("the workspace is there as a whole, or soon nothing of it is: look whether it is there, and otherwise do it again")
+var errNotThere = errors.New("the server did not say that it is there: it is as a whole, or soon nothing of it is")
 
 // whileFrozen calls do while nobody else writes in a workspace. The context of do ends if that does.
 func whileFrozen(ctx context.Context, f *frozen, do func(context.Context, *frozen) error) (err error) {
@@ -57,15 +57,15 @@ func whileFrozen(ctx context.Context, f *frozen, do func(context.Context, *froze
 	renewing.Wait()
 	thawing, stop := context.WithTimeout(context.WithoutCancel(ctx), thawTimeout)
 	defer stop()
-	verb, body := "DELETE", []byte(nil)
 	if f.coming != nil && err == nil {
-		verb, body = "POST", f.coming
+		if err = patiently(thawing, func() error { return f.ask(thawing, f.request("POST", f.coming), nil) }); err == nil {
+			return nil
+		}
+		err = fmt.Errorf("%w (%w)", errNotThere, err)
 	}
-	thawed := patiently(thawing, func() error { return f.ask(thawing, f.request(verb, body), nil) })
-	switch {
-	case err == nil && thawed != nil && f.coming != nil:
-		err = fmt.Errorf("%w (%w)", errNotThere, thawed)
-	case err == nil && thawed != nil:
+	// Of one that is there after all this removes nothing.
+	thawed := patiently(thawing, func() error { return f.ask(thawing, f.request("DELETE", nil), nil) })
+	if err == nil && thawed != nil {
 		err = fmt.Errorf("%w (%w)", errThawed, thawed)
 	}
 	return err

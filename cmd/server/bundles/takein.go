@@ -48,7 +48,13 @@ func (x *exact) takeIn(ctx context.Context, client *workspaces.Client, d *destin
 		return err
 	}
 	f := &frozen{client: of.RESTClient(), path: bundle.ComingPath, cluster: d.Cluster, coming: coming}
-	return whileFrozen(ctx, f, func(ctx context.Context, f *frozen) error { return x.writeAll(ctx, d, f) })
+	before := x.report.Created
+	err = whileFrozen(ctx, f, func(ctx context.Context, f *frozen) error { return x.write(ctx, d, f) })
+	x.report.Created = before
+	if err == nil {
+		x.report.Created += len(x.out.Create)
+	}
+	return err
 }
 
 // comingOf returns what a workspace is taken in by. Its Workspace is in the bundle of its parent, if the file has that.
@@ -95,14 +101,4 @@ func (x *exact) planAll(d *destination) error {
 		}
 	}
 	return failed
-}
-
-// writeAll writes what is planned, and counts it.
-func (x *exact) writeAll(ctx context.Context, d *destination, f *frozen) error {
-	before := x.report.Created
-	if err := x.write(ctx, d, f); err != nil {
-		return err
-	}
-	x.report.Created += before
-	return nil
 }
