@@ -2,7 +2,9 @@ package clusters
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/kcp-dev/sdk/apis/core"
@@ -40,6 +42,9 @@ const (
 	// ComingAnnotation is on the LogicalCluster of a logical cluster that is being taken in with what it had, and
 	// is not there yet. Only the shard itself sets it. The value says since when.
 	ComingAnnotation = "internal.regent.dev/coming"
+	// EpochAnnotation is on the LogicalCluster of a logical cluster that has come to its shard with what it had: see
+	// EpochOf. Only the shard itself sets it.
+	EpochAnnotation = "internal.regent.dev/epoch"
 	// RemovedAnnotation is on a Shard that was removed from the installation. The Shard stays: its name is not used
 	// again.
 	RemovedAnnotation = "regent.dev/removed"
@@ -79,6 +84,31 @@ const ConditionOrphaned conditionsv1alpha1.ConditionType = "Orphaned"
 // DefaultCapacity is how many logical clusters a shard can have unless its replicas are told otherwise: as many as were
 // measured.
 const DefaultCapacity = 1_000_000
+
+// EpochOf returns how the versions of a logical cluster's objects begin (see package storage): 0 for one that is where
+// it was made, and a higher number each time that it has come with what it had.
+func EpochOf(lc *corev1alpha1.LogicalCluster) int64 {
+	epoch, err := strconv.ParseInt(lc.Annotations[EpochAnnotation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return min(max(epoch, 0), latestEpoch)
+}
+
+// epochLength is how long after another one an epoch begins at the least if nobody knows which was the last, and
+// epochsBegin when the first one did. latestEpoch is the last of which versions can tell.
+const (
+	epochLength = 10 * time.Minute
+	latestEpoch = 1<<22 - 1
+)
+
+var epochsBegin = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// NextEpoch returns an epoch that is later than that of a LogicalCluster, and than those it may have had since: it may be
+// one of long ago, from a file.
+func NextEpoch(lc *corev1alpha1.LogicalCluster, now time.Time) int64 {
+	return min(max(EpochOf(lc)+1, int64(now.Sub(epochsBegin)/epochLength)), latestEpoch)
+}
 
 // IsComing reports whether a logical cluster is being taken in, and is not there yet: nobody may see what it has.
 func IsComing(lc *corev1alpha1.LogicalCluster) bool { return lc.Annotations[ComingAnnotation] != "" }

@@ -105,6 +105,18 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 	return apisadmission.Place{Shard: shard, Cluster: cluster}, err
 }
 
+// epoch implements storage.Epochs.
+func (c *caches) epoch(ctx context.Context, cluster logicalcluster.Name) (int64, error) {
+	lc, err := c.directory.LogicalCluster(ctx, cluster)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return clusters.EpochOf(lc), nil
+}
+
 // nowhereElse returns shards.Homes.NowhereElse, and nil if there are no other shards.
 func (c *caches) nowhereElse() func(context.Context, logicalcluster.Name) error {
 	if c.homes == nil {

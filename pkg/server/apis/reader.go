@@ -110,7 +110,7 @@ func List[T runtime.Object](ctx context.Context, r *Reader, resource schema.Grou
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.List(ctx, &internalversion.ListOptions{})
+	list, err := s.List(storage.AsStored(ctx), &internalversion.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func read[T runtime.Object](ctx context.Context, r *Reader, resource schema.Grou
 	}
 	// Errors name the resource of the request, which may be another one.
 	of := &request.RequestInfo{IsResourceRequest: true, APIGroup: resource.Group, APIVersion: resource.Version, Resource: resource.Resource}
-	object, err := from.Get(request.WithRequestInfo(ctx, of), name, &metav1.GetOptions{})
+	object, err := from.Get(request.WithRequestInfo(storage.AsStored(ctx), of), name, &metav1.GetOptions{})
 	if err != nil {
 		return none, err
 	}

@@ -10,6 +10,9 @@ import "encoding/json"
 // shard if the freeze ends.
 const ComingPath = "/bundle/coming"
 
+// Paths are all paths of this package: what is read and written there are objects.
+var Paths = []string{Path, FreezePath, ComingPath}
+
 // Coming is what a logical cluster is taken in by, as bundles have it.
 type Coming struct {
 	// LogicalCluster is the one of its own bundle, and names the Workspace as its owner.

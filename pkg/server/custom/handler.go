@@ -163,7 +163,7 @@ func (o *viewed) GetRESTOptions(resource schema.GroupResource, _ runtime.Object)
 				webhook: o.webhook, others: o.views,
 			}
 			o.views[version] = made
-			return serverstorage.WithFinalizers(made), func() {}, nil
+			return serverstorage.Beneath(o.base, made), func() {}, nil
 		},
 	}, nil
 }

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"net/http"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +20,7 @@ import (
 // deleted.
 func withObjectsHeld(known healthz.HealthChecker, next http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if info, ok := request.RequestInfoFrom(req.Context()); ok && (info.IsResourceRequest || info.Path == bundle.Path || info.Path == bundle.FreezePath) && !identity.IsOwn(req) {
+		if info, ok := request.RequestInfoFrom(req.Context()); ok && (info.IsResourceRequest || slices.Contains(bundle.Paths, info.Path)) && !identity.IsOwn(req) {
 			if err := known.Check(req); err != nil {
 				responsewriters.ErrorNegotiated(routing.NewUnavailable(err.Error()), serializer, schema.GroupVersion{Version: "v1"}, w, req)
 				return

@@ -113,6 +113,8 @@ type arrival struct {
 	// lc is the LogicalCluster as it will be, and workspace the Workspace.
 	lc        *corev1alpha1.LogicalCluster
 	workspace *tenancyv1alpha1.Workspace
+	// epoch is the value of clusters.EpochAnnotation.
+	epoch string
 }
 
 // read returns what is to come, as the shard stores it.
@@ -128,6 +130,7 @@ func (c *coming) read(req *http.Request, parent logicalcluster.Name) (*arrival, 
 	if err := a.checkLogicalCluster(); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the LogicalCluster cannot come: %v", err))
 	}
+	a.epoch = strconv.FormatInt(clusters.NextEpoch(a.lc, time.Now()), 10)
 	if len(given.Workspace) > 0 {
 		if err := json.Unmarshal(given.Workspace, a.workspace); err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the Workspace cannot be read: %v", err))
@@ -220,6 +223,7 @@ func (c *coming) settleIn(a *arrival, parent *corev1alpha1.LogicalCluster) error
 	}
 	delete(lc.Labels, clusters.OwnerShardLabel)
 	delete(lc.Annotations, clusters.ComingAnnotation)
+	lc.Annotations[clusters.EpochAnnotation] = a.epoch
 	conditions.Delete(lc, clusters.ConditionOrphaned)
 	if clusters.HasBuiltIn(lc) {
 		lc.Annotations[clusters.BuiltInAnnotation] = clusters.BuiltInValue(c.seen(), c.rootCA)

@@ -78,7 +78,8 @@ type Client struct {
 	builtIn        atomic.Pointer[BuiltIn]
 	gone           departures
 	clusterObjects atomic.Pointer[clusterObjects]
-	pairs          atomic.Pointer[Pairs] // nil until ServePairs
+	pairs          atomic.Pointer[Pairs]  // nil until ServePairs
+	epochs         atomic.Pointer[Epochs] // nil until ServeEpochs
 	compactor      interface {
 		etcd3.Compactor
 		Stop()

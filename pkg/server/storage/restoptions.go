@@ -168,7 +168,8 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 		guarded := o.client.guard.Storage(read, holdsLeases)
 		stamped := &stamp{Interface: &metered{guarded, o.client.config.Meter, !encoding.Uncached}, prefix: prefix}
 		if encoding.Uncached || o.client.config.Uncached {
-			return WithFinalizers(&router{Interface: stamped, prefix: prefix}), sync.OnceFunc(store.Close), nil
+			routed := &router{Interface: stamped, client: o.client, prefix: prefix}
+			return Beneath(routed, routed), sync.OnceFunc(store.Close), nil
 		}
 		watched := collections{prefix, encoding.Collections}
 		cached, err := cacher.NewCacherFromConfig(cacher.Config{
@@ -195,24 +196,24 @@ func (o *restOptions) decorator(encoding Encoding) generic.StorageDecorator {
 			cached.Stop()
 			store.Close()
 		})
-		routed := &router{Interface: &dispatch{&single{Interface: delegator, etcd: stamped}, watched}, prefix: prefix}
+		routed := &router{Interface: &dispatch{&single{Interface: delegator, etcd: stamped}, watched}, client: o.client, prefix: prefix}
 		if config.GroupResource == corev1alpha1.Resource("logicalclusters") {
 			o.client.clusterObjects.Store(&clusterObjects{stamped, o.client.config.Prefix, prefix, config.Codec, transformer})
 		}
 		if config.GroupResource == tenancyv1alpha1.Resource("workspaces") {
-			return WithFinalizers(&paired{routed, o.client, prefix}), destroy, nil
+			return Beneath(routed, &paired{routed, o.client, prefix}), destroy, nil
 		}
 		if encoding.BuiltIn != nil {
 			shown := &builtIn{
 				Interface: routed, client: o.client, resource: config.GroupResource, prefix: prefix, key: clusterless, of: encoding.BuiltIn,
 				etcd: stamped, newFunc: newFunc, newList: newListFunc,
 			}
-			return WithFinalizers(shown), destroy, nil
+			return Beneath(routed, shown), destroy, nil
 		}
 		if encoding.Collections > 0 { // who shows these objects does the rest: here they cannot be changed
 			return routed, destroy, nil
 		}
-		return WithFinalizers(routed), destroy, nil
+		return Beneath(routed, routed), destroy, nil
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 // which have none. So registries can keep upstream's key functions.
 type router struct {
 	storage.Interface
+	client *Client
 	prefix string
 }
 

@@ -128,6 +128,7 @@ var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](clusters.BuiltInAnnotation, false),
 	annotation[*corev1alpha1.LogicalCluster](clusters.ComingAnnotation, false),
+	annotation[*corev1alpha1.LogicalCluster](clusters.EpochAnnotation, false),
 	label[*corev1alpha1.LogicalCluster](clusters.OwnerShardLabel),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxObjectsAnnotation, true),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxBytesAnnotation, true),

@@ -1,0 +1,436 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/regent-project/regent/pkg/clusters"
+)
+
+// revisionBits are those of a resource version that are a revision of etcd. The others are the epoch of the logical
+// cluster: 30 years of 1,000 writes a second fit, and 8 million epochs.
+const revisionBits = 40
+
+// Epochs returns the epoch of a logical cluster (see clusters.EpochOf). 0: the cluster is where it was made.
+type Epochs = func(ctx context.Context, cluster logicalcluster.Name) (int64, error)
+
+// ServeEpochs has clients see the epochs of logical clusters in resource versions from now on. It is called once.
+func (c *Client) ServeEpochs(of Epochs) { c.epochs.Store(&of) }
+
+type asStoredKey struct{}
+
+// AsStored returns a context in which resource versions are revisions of etcd, whatever the epoch of the logical
+// cluster. It is for what the server asks for itself.
+func AsStored(ctx context.Context) context.Context {
+	return context.WithValue(ctx, asStoredKey{}, true)
+}
+
+// Beneath returns storage over what a RESTOptionsGetter has made, as its own layers are from above: with finalizers, and
+// with epochs in resource versions.
+func Beneath(below, above storage.Interface) storage.Interface {
+	above = WithFinalizers(above)
+	if r, ok := below.(*router); ok {
+		above = &epochs{above, r.client}
+	}
+	return above
+}
+
+// epochs shows resource versions to clients. A logical cluster that has come from another etcd, or from a bundle, has an
+// epoch: its objects show the epoch and, behind it, the revision. So versions never fall, however far the two etcds
+// are apart, and a version of before is told from one of now: it is older than all, conflicts with updates, and is
+// answered with 410. What a client gives is taken apart again.
+//
+// The process's own requests, and its informers, know revisions only. Over all logical clusters a list has a revision,
+// and each object the version that it has in its own.
+type epochs struct {
+	storage.Interface
+	client *Client
+}
+
+// in returns the epoch of the context's logical cluster. It is 0 if versions are to be revisions, and for all clusters.
+func (e *epochs) in(ctx context.Context) (epoch int64, everywhere bool, err error) {
+	of := e.client.epochs.Load()
+	cluster, ok := clusters.From(ctx)
+	if of == nil || !ok || clusters.IsSystem(cluster) || ctx.Value(asStoredKey{}) != nil || ctx.Value(storedOnlyKey{}) != nil || e.client.config.IsOwn(ctx) {
+		return 0, false, nil
+	}
+	if cluster == clusters.Wildcard {
+		return 0, true, nil
+	}
+	epoch, err = (*of)(ctx, cluster)
+	if err != nil {
+		return 0, false, fmt.Errorf("the epoch of logical cluster %s: %w", cluster, err)
+	}
+	return epoch, false, nil
+}
+
+// Create implements storage.Interface.
+func (e *epochs) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	epoch, _, err := e.in(ctx)
+	if err == nil {
+		err = e.Interface.Create(ctx, key, obj, out, ttl)
+	}
+	if err == nil && epoch > 0 && out != nil {
+		show(out, epoch)
+	}
+	return err
+}
+
+// Delete implements storage.Interface.
+func (e *epochs) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	epoch, _, err := e.in(ctx)
+	if err != nil {
+		return err
+	}
+	if epoch == 0 {
+		return e.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	}
+	err = e.Interface.Delete(ctx, key, out, unversioned(preconditions), func(ctx context.Context, obj runtime.Object) error {
+		shown := obj.DeepCopyObject()
+		show(shown, epoch)
+		if err := preconditions.Check(key, shown); err != nil {
+			return err
+		}
+		return validate(ctx, shown)
+	}, nil, opts)
+	if err == nil {
+		show(out, epoch)
+	}
+	return err
+}
+
+// unversioned returns preconditions without the resource version, which is compared as it is shown.
+func unversioned(p *storage.Preconditions) *storage.Preconditions {
+	if p == nil {
+		return nil
+	}
+	return &storage.Preconditions{UID: p.UID}
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (e *epochs) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
+) error {
+	epoch, _, err := e.in(ctx)
+	if err != nil {
+		return err
+	}
+	if epoch == 0 {
+		return e.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+	}
+	err = e.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, unversioned(preconditions), func(there runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		show(there, epoch)
+		if err := preconditions.Check(key, there); err != nil {
+			return nil, nil, err
+		}
+		if res.ResourceVersion > 0 {
+			res.ResourceVersion |= uint64(epoch) << revisionBits //nolint:gosec // an epoch is positive
+		}
+		next, ttl, err := update(there, res)
+		if err == nil {
+			hide(next, epoch)
+		}
+		return next, ttl, err
+	}, nil)
+	if err == nil {
+		show(out, epoch)
+	}
+	return err
+}
+
+// Get implements storage.Interface.
+func (e *epochs) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	epoch, _, err := e.in(ctx)
+	if err == nil && epoch > 0 {
+		if opts.ResourceVersion, err = revisionOf(opts.ResourceVersion, epoch); isOlder(err) {
+			opts.ResourceVersion, err = "", nil // all that is there is newer
+		}
+	}
+	if err == nil {
+		err = e.Interface.Get(ctx, key, opts, out)
+	}
+	if err == nil && epoch > 0 {
+		show(out, epoch)
+	}
+	return err
+}
+
+// GetList implements storage.Interface.
+func (e *epochs) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	epoch, everywhere, err := e.in(ctx)
+	switch {
+	case err != nil:
+		return err
+	case everywhere:
+		opts.ResourceVersion = masked(opts.ResourceVersion)
+		if err := e.Interface.GetList(ctx, key, opts, list); err != nil {
+			return err
+		}
+		return e.showEach(ctx, list)
+	case epoch == 0:
+		return e.Interface.GetList(ctx, key, opts, list)
+	}
+	exactly := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact || opts.ResourceVersionMatch == "" && opts.Predicate.Limit > 0
+	switch opts.ResourceVersion, err = revisionOf(opts.ResourceVersion, epoch); {
+	case isOlder(err) && !exactly:
+		opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
+	case err != nil:
+		return err
+	}
+	if opts.Predicate.Continue, err = continued(opts.Predicate.Continue, epoch); err != nil {
+		return err
+	}
+	if err := e.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
+	}
+	return showList(list, func(metav1.Object) (int64, error) { return epoch, nil }, epoch)
+}
+
+// showEach shows the objects of a list over all logical clusters.
+func (e *epochs) showEach(ctx context.Context, list runtime.Object) error {
+	return showList(list, func(obj metav1.Object) (int64, error) { return e.of(ctx, obj) }, 0)
+}
+
+// of returns the epoch of an object's logical cluster.
+func (e *epochs) of(ctx context.Context, obj metav1.Object) (int64, error) {
+	cluster := logicalcluster.From(obj)
+	if cluster == "" || clusters.IsSystem(cluster) {
+		return 0, nil
+	}
+	return (*e.client.epochs.Load())(ctx, cluster)
+}
+
+// showList shows the objects of a list, and the list itself if that has an epoch. Items of lists are their own: they
+// share no more than what they refer to.
+func showList(list runtime.Object, of func(metav1.Object) (int64, error), epoch int64) error {
+	if epoch > 0 {
+		if is, err := meta.ListAccessor(list); err == nil {
+			is.SetResourceVersion(shownAs(is.GetResourceVersion(), epoch))
+			if token := is.GetContinue(); token != "" {
+				is.SetContinue(strconv.FormatInt(epoch, 10) + "." + token)
+			}
+		}
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		is, err := meta.Accessor(item)
+		if err != nil {
+			return err
+		}
+		epoch, err := of(is)
+		if err == nil && epoch > 0 {
+			show(item, epoch)
+		}
+		return err
+	})
+}
+
+// Watch implements storage.Interface.
+func (e *epochs) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	epoch, everywhere, err := e.in(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := func(metav1.Object) (int64, error) { return epoch, nil }
+	switch {
+	case everywhere:
+		opts.ResourceVersion = masked(opts.ResourceVersion)
+		of = func(obj metav1.Object) (int64, error) { return e.of(ctx, obj) }
+	case epoch == 0:
+		return e.Interface.Watch(ctx, key, opts)
+	default:
+		opts.ResourceVersion, err = revisionOf(opts.ResourceVersion, epoch)
+		if isOlder(err) && opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+			opts.ResourceVersion, err = "", nil // it gets all there is
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	from, err := e.Interface.Watch(ctx, key, opts)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	w := &epochsWatch{from: from, of: of, events: make(chan watch.Event, eventsAhead), cancel: cancel, ended: make(chan struct{})}
+	go w.run(ctx)
+	return w, nil
+}
+
+// epochsWatch is a watch whose objects show epochs.
+type epochsWatch struct {
+	from   watch.Interface
+	of     func(metav1.Object) (int64, error)
+	events chan watch.Event
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// ResultChan implements watch.Interface.
+func (w *epochsWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop implements watch.Interface. It returns when nothing of the watch runs any more.
+func (w *epochsWatch) Stop() {
+	w.cancel()
+	<-w.ended
+}
+
+func (w *epochsWatch) run(ctx context.Context) {
+	defer close(w.ended)
+	defer close(w.events)
+	defer w.from.Stop()
+	defer w.cancel()
+	for {
+		var event watch.Event
+		select {
+		case <-ctx.Done():
+			return
+		case stored, ok := <-w.from.ResultChan():
+			if !ok {
+				return
+			}
+			event = w.shown(stored)
+		}
+		select {
+		case w.events <- event:
+		case <-ctx.Done():
+			return
+		}
+		if event.Type == watch.Error {
+			return
+		}
+	}
+}
+
+// shown returns an event as clients see it. What watches share is left alone, and copied if it changes.
+func (w *epochsWatch) shown(event watch.Event) watch.Event {
+	if event.Type == watch.Error {
+		return event
+	}
+	obj := event.Object
+	if shared, ok := obj.(runtime.CacheableObject); ok {
+		obj = shared.GetObject()
+	}
+	is, err := meta.Accessor(obj)
+	if err != nil {
+		return event
+	}
+	epoch, err := w.of(is)
+	if err != nil { // the client lists again
+		return watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired(err.Error()))}
+	}
+	if epoch > 0 {
+		event.Object = obj.DeepCopyObject()
+		show(event.Object, epoch)
+	}
+	return event
+}
+
+func statusOf(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
+
+// show gives an object the version that clients see of it.
+func show(obj runtime.Object, epoch int64) {
+	setVersion(obj, func(version string) string { return shownAs(version, epoch) })
+}
+
+// hide gives an object the version that it has in etcd, if it has the one that clients see.
+func hide(obj runtime.Object, epoch int64) {
+	setVersion(obj, func(version string) string {
+		if revision, err := revisionOf(version, epoch); err == nil {
+			return revision
+		}
+		return version
+	})
+}
+
+func setVersion(obj runtime.Object, as func(string) string) {
+	is, err := meta.Accessor(obj)
+	if err != nil {
+		return // what is no object has no version
+	}
+	was := is.GetResourceVersion()
+	version := as(was)
+	if version == was {
+		return
+	}
+	if custom, ok := obj.(*unstructured.Unstructured); ok { // the metadata may be shared with others
+		metadata := map[string]any{}
+		if of, ok := custom.Object["metadata"].(map[string]any); ok {
+			for k, v := range of {
+				metadata[k] = v
+			}
+		}
+		content := map[string]any{}
+		for k, v := range custom.Object {
+			content[k] = v
+		}
+		content["metadata"], custom.Object = metadata, content
+	}
+	is.SetResourceVersion(version)
+}
+
+// shownAs returns the version of a revision.
+func shownAs(revision string, epoch int64) string {
+	n, err := strconv.ParseInt(revision, 10, 64)
+	if err != nil || n == 0 {
+		return revision
+	}
+	return strconv.FormatInt(epoch<<revisionBits|n, 10)
+}
+
+// errOlder is of a version that a logical cluster had before it came: nobody knows any more what has changed since.
+var errOlder = apierrors.NewResourceExpired("the resource version is of before the workspace came to this shard: list again")
+
+func isOlder(err error) bool { return err == errOlder } //nolint:errorlint // it is that very one
+
+// revisionOf returns the revision of a version that a client gives. Those of an earlier epoch are errOlder, and for those
+// of a later one the client has to wait: another replica knows more.
+func revisionOf(version string, epoch int64) (string, error) {
+	n, err := strconv.ParseInt(version, 10, 64)
+	if err != nil || n == 0 {
+		return version, nil
+	}
+	switch of := n >> revisionBits; {
+	case of < epoch:
+		return version, errOlder
+	case of > epoch:
+		return version, storage.NewTooLargeResourceVersionError(uint64(n), uint64(epoch)<<revisionBits, 1) //nolint:gosec // both are positive
+	}
+	return masked(version), nil
+}
+
+// masked returns the revision of a version, of whatever epoch.
+func masked(version string) string {
+	n, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		return version
+	}
+	return strconv.FormatInt(n&(1<<revisionBits-1), 10)
+}
+
+// continued returns the token of a list's next page without its epoch.
+func continued(token string, epoch int64) (string, error) {
+	if token == "" {
+		return "", nil
+	}
+	of, rest, ok := strings.Cut(token, ".")
+	if !ok || of != strconv.FormatInt(epoch, 10) {
+		return "", errOlder
+	}
+	return rest, nil
+}
