@@ -42,8 +42,8 @@ const (
 	// ComingAnnotation is on the LogicalCluster of a logical cluster that is being taken in with what it had, and
 	// is not there yet. Only the shard itself sets it. The value says since when.
 	ComingAnnotation = "internal.regent.dev/coming"
-	// EpochAnnotation is on the LogicalCluster of a logical cluster that has come to its shard with what it had: see
-	// EpochOf. Only the shard itself sets it.
+	// EpochAnnotation is on the LogicalCluster of a logical cluster that has come to its shard with what it had:
+	// see EpochOf. Only the shard itself sets it.
 	EpochAnnotation = "internal.regent.dev/epoch"
 	// RemovedAnnotation is on a Shard that was removed from the installation. The Shard stays: its name is not used
 	// again.
@@ -104,8 +104,8 @@ const (
 
 var epochsBegin = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// NextEpoch returns an epoch that is later than that of a LogicalCluster, and than those it may have had since: it may be
-// one of long ago, from a file.
+// NextEpoch returns an epoch that is later than that of a LogicalCluster, and than those it may have had since: it may
+// be one of long ago, from a file.
 func NextEpoch(lc *corev1alpha1.LogicalCluster, now time.Time) int64 {
 	return min(max(EpochOf(lc)+1, int64(now.Sub(epochsBegin)/epochLength)), latestEpoch)
 }

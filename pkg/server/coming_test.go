@@ -16,6 +16,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -348,5 +353,142 @@ func TestAWorkspaceComesOnlyIfNoOtherShardHasIt(t *testing.T) {
 	}
 	if _, err := s.as("boss", "root:team").CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 		t.Errorf("at its new shard: %v", err)
+	}
+}
+
+// takesBack takes in what was lost.
+func (s *society) takesBack(l *deletion) {
+	s.Helper()
+	frozen, err := s.takesIn(http.MethodPost, "boss", "root", l.coming)
+	if err == nil {
+		_, err = s.takesIn(http.MethodPut, "boss", "root", l.lines(s.T), "cluster", l.cluster, "freeze", frozen.Freeze)
+	}
+	if err == nil {
+		_, err = s.takesIn(http.MethodPost, "boss", "root", l.coming, "freeze", frozen.Freeze)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// A workspace may come from another etcd, of other revisions. What clients know from before is older than what they
+// find, and nothing that they, or the shard's controllers, do meets another version than it should.
+func TestVersionsOfAWorkspaceThatHasComeAreNewer(t *testing.T) {
+	s := startSociety(t)
+	var was *corev1.ConfigMap
+	var widget *unstructured.Unstructured
+	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	custom := func(path string) dynamic.NamespaceableResourceInterface {
+		return must(dynamic.NewForConfig(s.at.configOf(t, "ann", logicalcluster.Name(path))))(s.operator).Resource(widgets)
+	}
+	l := s.loses(func(path string) {
+		var err error
+		if was, err = s.as("ann", path).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		definition := &unstructured.Unstructured{Object: map[string]any{
+			"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "metadata": map[string]any{"name": "widgets.example.com"},
+			"spec": map[string]any{
+				"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
+				"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}},
+			},
+		}}
+		definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+		client := must(dynamic.NewForConfig(s.at.configOf(t, "ann", logicalcluster.Name(path))))(s.operator)
+		if _, err := client.Resource(definitions).Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.until("widgets are served", func() bool {
+			widget, err = custom(path).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"kind": "Widget", "apiVersion": "example.com/v1", "metadata": map[string]any{"name": "w"},
+			}}, metav1.CreateOptions{})
+			return err == nil
+		})
+	})
+	s.takesBack(l)
+	s.ready("team")
+	maps := s.as("ann", l.path).CoreV1().ConfigMaps("default")
+	is, err := maps.Get(t.Context(), "settings", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if newer, err := resourceversion.CompareResourceVersion(is.ResourceVersion, was.ResourceVersion); err != nil || newer != 1 || len(is.ResourceVersion) < 15 {
+		t.Errorf("it has version %s, and had %s", is.ResourceVersion, was.ResourceVersion)
+	}
+	if _, err := maps.Update(t.Context(), was, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("an update of what was: %v", err)
+	}
+	if _, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: was.ResourceVersion}); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		t.Errorf("a watch from before: %v", err)
+	}
+	from, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: is.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Stop()
+	is.Data = map[string]string{"colour": "red"}
+	if is, err = maps.Update(t.Context(), is, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-from.ResultChan(); event.Type != watch.Modified || event.Object.(*corev1.ConfigMap).ResourceVersion != is.ResourceVersion {
+		t.Errorf("the watch sees %+v, and the update was answered with version %s", event, is.ResourceVersion)
+	}
+	applied, err := maps.Apply(t.Context(), applycorev1.ConfigMap("settings", "default").WithData(map[string]string{"size": "big"}), metav1.ApplyOptions{FieldManager: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// custom objects are shown by a view of their own
+	var now *unstructured.Unstructured
+	s.until("widgets are served again", func() bool {
+		now, err = custom(l.path).Namespace("default").Get(t.Context(), "w", metav1.GetOptions{})
+		return err == nil
+	})
+	if newer, err := resourceversion.CompareResourceVersion(now.GetResourceVersion(), widget.GetResourceVersion()); err != nil || newer != 1 {
+		t.Errorf("a widget has version %s, and had %s", now.GetResourceVersion(), widget.GetResourceVersion())
+	}
+	if _, err := custom(l.path).Namespace("default").Update(t.Context(), widget, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("an update of a widget that was: %v", err)
+	}
+	for n := range 2 { // from a watch cache, too
+		list, err := custom(l.path).List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil || len(list.Items) != 1 || list.Items[0].GetResourceVersion() != now.GetResourceVersion() {
+			t.Errorf("list %d: %v %+v", n, err, list)
+		}
+	}
+	now.SetLabels(map[string]string{"l": ""})
+	if _, err = custom(l.path).Namespace("default").Update(t.Context(), now, metav1.UpdateOptions{}); err != nil {
+		t.Error(err)
+	}
+	// the built-in ones are as old as the workspace is here
+	account, err := s.as("ann", l.path).CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account.Labels = map[string]string{"l": ""}
+	if _, err := s.as("ann", l.path).CoreV1().ServiceAccounts("default").Update(t.Context(), account, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("the first change of a built-in object: %v", err)
+	}
+	// controllers of the shard know revisions: what ann's object owns goes with it
+	owned := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "settings", UID: was.UID}}}}
+	if _, err := s.as("ann", l.path).CoreV1().Secrets("default").Create(t.Context(), owned, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(t.Context(), "settings", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &was.ResourceVersion}}); !apierrors.IsConflict(err) {
+		t.Errorf("a deletion of what was: %v", err)
+	}
+	if err := maps.Delete(t.Context(), "settings", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &applied.ResourceVersion}}); err != nil {
+		t.Errorf("a deletion of what is: %v", err)
+	}
+	s.until("what it owned is gone", func() bool {
+		_, err := s.as("ann", l.path).CoreV1().Secrets("default").Get(t.Context(), "owned", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	s.deletes("team")
+	s.takesBack(l) // again, of the same file
+	s.ready("team")
+	if again, err := maps.Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	} else if newer, err := resourceversion.CompareResourceVersion(again.ResourceVersion, applied.ResourceVersion); err != nil || newer != 1 {
+		t.Errorf("the second time it has version %s, and had %s", again.ResourceVersion, applied.ResourceVersion)
 	}
 }

@@ -49,6 +49,7 @@ var ownAnnotations = map[string]string{
 	"internal.regent.dev/built-in":           "the API server",
 	"internal.regent.dev/tombstone":          "the API server",
 	"internal.regent.dev/coming":             "the API server",
+	"internal.regent.dev/epoch":              "the API server",
 	"experimental.core.kcp.io/unschedulable": "`regent shard cordon`; its name is kcp's",
 	"internal.apis.kcp.io/export-cluster":    "the controller of bindings; its name is kcp's",
 	"regent.dev/authority":                   "`regent shard`",

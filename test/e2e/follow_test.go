@@ -19,6 +19,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -260,6 +261,8 @@ resources:
 	stop := followed(t, r, filepath.Join(files, "before"))
 	mustKubectl(t, r, "root:team", "", "create", "secret", "generic", "late", "--from-literal=key=hidden")
 	token := mustKubectl(t, r, "root:team", "", "-n", "app", "create", "token", "robot")
+	const version = "-o=jsonpath={.metadata.resourceVersion}"
+	secret, account := mustKubectl(t, r, "root:team", "", "get", "secret", "late", version), mustKubectl(t, r, "root:team", "", "get", "serviceaccount", "default", version)
 	stop()
 	r.Signal(syscall.SIGTERM)
 	r.Wait()
@@ -305,6 +308,13 @@ resources:
 	if who, err := kube.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err != nil || !strings.Contains(who.Status.UserInfo.Username, "robot") {
 		t.Errorf("the token of before is of %v: %v", who, err)
 	}
+	// the latter is built in
+	for what, before := range map[string]string{"secret/late": secret, "serviceaccount/default": account} {
+		later, err := resourceversion.CompareResourceVersion(mustKubectl(t, now, "root:team", "", "get", what, version), before)
+		if err != nil || later != 1 {
+			t.Errorf("the version of %s is not later than before: %d, %v", what, later, err)
+		}
+	}
 	u.must("ready", "ws", "create", "root:another")
 	stop()
 	for key, value := range encryptedIn(t, empty.Client(t), "/registry/core/secrets/") {
@@ -313,6 +323,8 @@ resources:
 		}
 	}
 	before, after := objectsOf(t, filepath.Join(files, "before"), key, "root:team"), objectsOf(t, filepath.Join(files, "after"), key, "root:team")
+	delete(before, bundle.LogicalClusterKey) // it says that it has come
+	delete(after, bundle.LogicalClusterKey)
 	if !reflect.DeepEqual(before, after) || len(before) < 8 {
 		t.Errorf("root:team has\n%v\nand had\n%v", after, before)
 	}

@@ -36,8 +36,8 @@ func AsStored(ctx context.Context) context.Context {
 	return context.WithValue(ctx, asStoredKey{}, true)
 }
 
-// Beneath returns storage over what a RESTOptionsGetter has made, as its own layers are from above: with finalizers, and
-// with epochs in resource versions.
+// Beneath returns storage over what a RESTOptionsGetter has made, as its own layers are from above: with finalizers,
+// and with epochs in resource versions.
 func Beneath(below, above storage.Interface) storage.Interface {
 	above = WithFinalizers(above)
 	if r, ok := below.(*router); ok {
@@ -46,8 +46,8 @@ func Beneath(below, above storage.Interface) storage.Interface {
 	return above
 }
 
-// epochs shows resource versions to clients. A logical cluster that has come from another etcd, or from a bundle, has an
-// epoch: its objects show the epoch and, behind it, the revision. So versions never fall, however far the two etcds
+// epochs shows resource versions to clients. A logical cluster that has come from another etcd, or from a bundle, has
+// an epoch: its objects show the epoch and, behind it, the revision. So versions never fall, however far the two etcds
 // are apart, and a version of before is told from one of now: it is older than all, conflicts with updates, and is
 // answered with 410. What a client gives is taken apart again.
 //
@@ -304,7 +304,7 @@ func (w *epochsWatch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-			event = w.shown(stored)
+			event = w.showEvent(stored)
 		}
 		select {
 		case w.events <- event:
@@ -317,28 +317,37 @@ func (w *epochsWatch) run(ctx context.Context) {
 	}
 }
 
-// shown returns an event as clients see it. What watches share is left alone, and copied if it changes.
-func (w *epochsWatch) shown(event watch.Event) watch.Event {
+// showEvent returns an event as clients see it. What watches share is left alone, and copied if it changes.
+func (w *epochsWatch) showEvent(event watch.Event) watch.Event {
 	if event.Type == watch.Error {
 		return event
 	}
-	obj := event.Object
-	if shared, ok := obj.(runtime.CacheableObject); ok {
-		obj = shared.GetObject()
-	}
-	is, err := meta.Accessor(obj)
-	if err != nil {
-		return event
-	}
-	epoch, err := w.of(is)
+	epoch, err := w.epochOf(event.Object)
 	if err != nil { // the client lists again
 		return watch.Event{Type: watch.Error, Object: statusOf(apierrors.NewResourceExpired(err.Error()))}
 	}
-	if epoch > 0 {
-		event.Object = obj.DeepCopyObject()
-		show(event.Object, epoch)
+	if epoch == 0 {
+		return event
 	}
+	if shared, ok := event.Object.(runtime.CacheableObject); ok {
+		event.Object = shared.GetObject() // which copies it
+	} else {
+		event.Object = event.Object.DeepCopyObject()
+	}
+	show(event.Object, epoch)
 	return event
+}
+
+// epochOf returns the epoch that an object shows. What watches share tells its metadata without a copy, if it can.
+func (w *epochsWatch) epochOf(obj runtime.Object) (int64, error) {
+	is, err := meta.Accessor(obj)
+	if shared, ok := obj.(runtime.CacheableObject); ok && err != nil {
+		is, err = meta.Accessor(shared.GetObject())
+	}
+	if err != nil {
+		return 0, nil // what is no object has no version
+	}
+	return w.of(is)
 }
 
 func statusOf(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
@@ -398,8 +407,8 @@ var errOlder = apierrors.NewResourceExpired("the resource version is of before t
 
 func isOlder(err error) bool { return err == errOlder } //nolint:errorlint // it is that very one
 
-// revisionOf returns the revision of a version that a client gives. Those of an earlier epoch are errOlder, and for those
-// of a later one the client has to wait: another replica knows more.
+// revisionOf returns the revision of a version that a client gives. Those of an earlier epoch are errOlder, and for
+// those of a later one the client has to wait: another replica knows more.
 func revisionOf(version string, epoch int64) (string, error) {
 	n, err := strconv.ParseInt(version, 10, 64)
 	if err != nil || n == 0 {

@@ -228,8 +228,8 @@ func TestPagesOfAListAreOfOneEpoch(t *testing.T) {
 	}
 }
 
-// Over all logical clusters each object has the version that it has in its own, and the list a revision. A watch goes on
-// from either.
+// Over all logical clusters each object has the version that it has in its own, and the list a revision. A watch goes
+// on from either.
 func TestOverAllClustersEachObjectHasItsVersion(t *testing.T) {
 	w := epochsWorld(t)
 	all := clusters.With(t.Context(), clusters.Wildcard)
@@ -254,7 +254,8 @@ func TestOverAllClustersEachObjectHasItsVersion(t *testing.T) {
 		}
 	}
 	watches := map[string]watch.Interface{}
-	for version, want := range map[string]int{versions["root"]: 1, versions["other"]: 0, list.ResourceVersion: 0, "0": 2} { // "other" is the later one
+	// "other" is the later one
+	for version, want := range map[string]int{versions["root"]: 1, versions["other"]: 0, list.ResourceVersion: 0, "0": 2} {
 		from, err := w.objects.Watch(all, "/core/configmaps", upstream.ListOptions{ResourceVersion: version, Recursive: true, Predicate: upstream.Everything})
 		if err != nil {
 			t.Fatal(err)
