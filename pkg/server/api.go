@@ -78,7 +78,6 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 		return nil, err
 	}
 	store.ServePairs(s.pairs(store, caches))
-	store.ServeEpochs(caches.epoch)
 	if err := store.builtIn.Install(server, s.shards(caches), s.virtual(caches)...); err != nil {
 		return nil, err
 	}

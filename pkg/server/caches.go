@@ -105,7 +105,17 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 	return apisadmission.Place{Shard: shard, Cluster: cluster}, err
 }
 
-// epoch implements storage.Epochs.
+// epochs returns what the store knows of epochs.
+func (c *caches) epochs() storage.Epochs { return storage.Epochs{Of: c.epoch, Follow: c.followEpochs} }
+
+func (c *caches) followEpochs(is func(logicalcluster.Name, int64)) (stop func()) {
+	return c.informers.LogicalClusters.Follow(clusters.Range{}, func(_, now *corev1alpha1.LogicalCluster) {
+		if now != nil && !clusters.IsComing(now) {
+			is(logicalcluster.From(now), clusters.EpochOf(now))
+		}
+	})
+}
+
 func (c *caches) epoch(ctx context.Context, cluster logicalcluster.Name) (int64, error) {
 	lc, err := c.directory.LogicalCluster(ctx, cluster)
 	if apierrors.IsNotFound(err) {

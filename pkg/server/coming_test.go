@@ -486,6 +486,14 @@ func TestVersionsOfAWorkspaceThatHasComeAreNewer(t *testing.T) {
 	s.deletes("team")
 	s.takesBack(l) // again, of the same file
 	s.ready("team")
+	// whoever has watched all the time begins anew
+	for patience, open := time.After(time.Minute), true; open; {
+		select {
+		case _, open = <-from.ResultChan():
+		case <-patience:
+			t.Fatal("a watch from before goes on")
+		}
+	}
 	if again, err := maps.Get(t.Context(), "settings", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	} else if newer, err := resourceversion.CompareResourceVersion(again.ResourceVersion, applied.ResourceVersion); err != nil || newer != 1 {

@@ -77,6 +77,7 @@ func (r *run) all() error {
 	}
 	defer caches.client.Close()
 	defer s.serveBuiltIn(store, caches)()
+	defer store.ServeEpochs(caches.epochs())()
 	s.identity.Bind(caches.sources())
 	elections, err := s.newElections(caches, r.known.tell)
 	if err != nil {

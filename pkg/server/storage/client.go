@@ -81,6 +81,7 @@ type Client struct {
 	clusterObjects atomic.Pointer[clusterObjects]
 	pairs          atomic.Pointer[Pairs]  // nil until ServePairs
 	epochs         atomic.Pointer[Epochs] // nil until ServeEpochs
+	watches        watches
 	compactor      interface {
 		etcd3.Compactor
 		Stop()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,11 +23,20 @@ import (
 // cluster: 30 years of 1,000 writes a second fit, and 8 million epochs.
 const revisionBits = 40
 
-// Epochs returns the epoch of a logical cluster (see clusters.EpochOf). 0: the cluster is where it was made.
-type Epochs = func(ctx context.Context, cluster logicalcluster.Name) (int64, error)
+// Epochs knows the epochs of logical clusters (see clusters.EpochOf).
+type Epochs struct {
+	// Of returns the epoch of a logical cluster. 0: the cluster is where it was made.
+	Of func(ctx context.Context, cluster logicalcluster.Name) (int64, error)
+	// Follow calls a function with the epoch of each logical cluster that is there, once that has come or changed.
+	Follow func(is func(cluster logicalcluster.Name, epoch int64)) (stop func())
+}
 
-// ServeEpochs has clients see the epochs of logical clusters in resource versions from now on. It is called once.
-func (c *Client) ServeEpochs(of Epochs) { c.epochs.Store(&of) }
+// ServeEpochs has clients see the epochs of logical clusters in resource versions from now on. It is called once. The
+// returned function ends what it has begun.
+func (c *Client) ServeEpochs(e Epochs) (stop func()) {
+	c.epochs.Store(&e)
+	return e.Follow(c.watches.endOthers)
+}
 
 type asStoredKey struct{}
 
@@ -62,17 +72,23 @@ type epochs struct {
 func (e *epochs) in(ctx context.Context) (epoch int64, everywhere bool, err error) {
 	of := e.client.epochs.Load()
 	cluster, ok := clusters.From(ctx)
-	if of == nil || !ok || clusters.IsSystem(cluster) || ctx.Value(asStoredKey{}) != nil || ctx.Value(storedOnlyKey{}) != nil || e.client.config.IsOwn(ctx) {
+	if !ok || e.isAsStored(ctx, cluster) {
 		return 0, false, nil
 	}
 	if cluster == clusters.Wildcard {
 		return 0, true, nil
 	}
-	epoch, err = (*of)(ctx, cluster)
+	epoch, err = of.Of(ctx, cluster)
 	if err != nil {
 		return 0, false, fmt.Errorf("the epoch of logical cluster %s: %w", cluster, err)
 	}
 	return epoch, false, nil
+}
+
+// isAsStored reports whether versions are revisions in a context.
+func (e *epochs) isAsStored(ctx context.Context, cluster logicalcluster.Name) bool {
+	return e.client.epochs.Load() == nil || clusters.IsSystem(cluster) ||
+		ctx.Value(asStoredKey{}) != nil || ctx.Value(storedOnlyKey{}) != nil || e.client.config.IsOwn(ctx)
 }
 
 // Create implements storage.Interface.
@@ -212,7 +228,7 @@ func (e *epochs) of(ctx context.Context, obj metav1.Object) (int64, error) {
 	if cluster == "" || clusters.IsSystem(cluster) {
 		return 0, nil
 	}
-	return (*e.client.epochs.Load())(ctx, cluster)
+	return e.client.epochs.Load().Of(ctx, cluster)
 }
 
 // showList shows the objects of a list, and the list itself if that has an epoch. Items of lists are their own: they
@@ -239,37 +255,123 @@ func showList(list runtime.Object, of func(metav1.Object) (int64, error), epoch 
 	})
 }
 
-// Watch implements storage.Interface.
+// Watch implements storage.Interface. A watch is of one epoch of its logical cluster, and ends with that.
 func (e *epochs) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	epoch, everywhere, err := e.in(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	from, err := e.watch(ctx, key, opts, cancel)
+	if err != nil {
+		cancel()
+	}
+	return from, err
+}
+
+func (e *epochs) watch(ctx context.Context, key string, opts storage.ListOptions, cancel context.CancelFunc) (watch.Interface, error) {
+	epoch, everywhere, leave, err := e.enter(ctx, cancel)
 	if err != nil {
 		return nil, err
 	}
-	of := func(metav1.Object) (int64, error) { return epoch, nil }
 	switch {
 	case everywhere:
 		opts.ResourceVersion = masked(opts.ResourceVersion)
-		of = func(obj metav1.Object) (int64, error) { return e.of(ctx, obj) }
-	case epoch == 0:
-		return e.Interface.Watch(ctx, key, opts)
-	default:
+	case epoch > 0:
 		opts.ResourceVersion, err = revisionOf(opts.ResourceVersion, epoch)
 		if isOlder(err) && opts.SendInitialEvents != nil && *opts.SendInitialEvents {
 			opts.ResourceVersion, err = "", nil // it gets all there is
 		}
-		if err != nil {
-			return nil, err
+	}
+	var from watch.Interface
+	if err == nil {
+		from, err = e.Interface.Watch(ctx, key, opts)
+	}
+	switch {
+	case err != nil:
+		leave()
+		return nil, err
+	case !everywhere && epoch == 0:
+		return &leaving{from, func() { leave(); cancel() }}, nil
+	}
+	w := &epochsWatch{from: from, events: make(chan watch.Event, eventsAhead), cancel: cancel, ended: make(chan struct{})}
+	w.of = func(obj metav1.Object) (int64, error) {
+		if everywhere {
+			return e.of(ctx, obj)
+		}
+		return epoch, nil
+	}
+	go w.run(ctx, leave)
+	return w, nil
+}
+
+// enter returns the epoch of a watch that begins, and what is to be called when it has ended. end is called when the
+// logical cluster is of another epoch.
+func (e *epochs) enter(ctx context.Context, end context.CancelFunc) (epoch int64, everywhere bool, leave func(), err error) {
+	cluster, _ := clusters.From(ctx)
+	for {
+		epoch, everywhere, err := e.in(ctx)
+		if err != nil || everywhere || e.isAsStored(ctx, cluster) {
+			return epoch, everywhere, func() {}, err
+		}
+		leave := e.client.watches.add(cluster, epoch, end)
+		if again, _, err := e.in(ctx); err == nil && again == epoch {
+			return epoch, false, leave, nil
+		}
+		leave() // it has just changed
+	}
+}
+
+// watches are those that clients have of single logical clusters.
+type watches struct {
+	mu  sync.Mutex
+	all map[logicalcluster.Name]map[*openWatch]struct{}
+}
+
+type openWatch struct {
+	epoch int64
+	end   context.CancelFunc
+}
+
+// add adds a watch, until the returned function is called.
+func (w *watches) add(cluster logicalcluster.Name, epoch int64, end context.CancelFunc) (remove func()) {
+	one := &openWatch{epoch, end}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[logicalcluster.Name]map[*openWatch]struct{}{}
+	}
+	if w.all[cluster] == nil {
+		w.all[cluster] = map[*openWatch]struct{}{}
+	}
+	w.all[cluster][one] = struct{}{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if delete(w.all[cluster], one); len(w.all[cluster]) == 0 {
+			delete(w.all, cluster)
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	from, err := e.Interface.Watch(ctx, key, opts)
-	if err != nil {
-		cancel()
-		return nil, err
+}
+
+// endOthers ends the watches of a logical cluster that are of another epoch: their clients would see its versions as
+// those of that one.
+func (w *watches) endOthers(cluster logicalcluster.Name, epoch int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.all[cluster] {
+		if one.epoch != epoch {
+			one.end()
+		}
 	}
-	w := &epochsWatch{from: from, of: of, events: make(chan watch.Event, eventsAhead), cancel: cancel, ended: make(chan struct{})}
-	go w.run(ctx)
-	return w, nil
+}
+
+// leaving is a watch that tells when it is stopped.
+type leaving struct {
+	watch.Interface
+	leave func()
+}
+
+// Stop implements watch.Interface.
+func (l *leaving) Stop() {
+	l.Interface.Stop()
+	l.leave()
 }
 
 // epochsWatch is a watch whose objects show epochs.
@@ -290,8 +392,9 @@ func (w *epochsWatch) Stop() {
 	<-w.ended
 }
 
-func (w *epochsWatch) run(ctx context.Context) {
+func (w *epochsWatch) run(ctx context.Context, leave func()) {
 	defer close(w.ended)
+	defer leave()
 	defer close(w.events)
 	defer w.from.Stop()
 	defer w.cancel()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,7 @@ import (
 	upstream "k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
 	"github.com/regent-project/regent/test/etcdtest"
 )
 
@@ -27,17 +30,81 @@ const epochOfRoot = 7
 // epochsWorld is a world in which logical cluster root has come from elsewhere, and no other one has.
 func epochsWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, etcdtest.Start(t), false, nil)
-	w.client.ServeEpochs(func(_ context.Context, cluster logicalcluster.Name) (int64, error) {
-		switch cluster {
-		case "root":
-			return epochOfRoot, nil
-		case "unknown":
-			return 0, errors.New("nobody knows")
-		}
-		return 0, nil
-	})
+	w, _ := changingEpochs(t, epochOfRoot)
 	return w
+}
+
+// changingEpochs is a world in which logical cluster root has an epoch, and may get another one.
+func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int64)) {
+	t.Helper()
+	w := newWorld(t, etcdtest.Start(t), false, nil)
+	for w.objects.ReadinessCheck() != nil { // a watch is refused until the cache has begun
+		time.Sleep(time.Millisecond)
+	}
+	var now atomic.Int64
+	now.Store(epoch)
+	w.client.ServeEpochs(storage.Epochs{
+		Of: func(_ context.Context, cluster logicalcluster.Name) (int64, error) {
+			switch cluster {
+			case "root":
+				return now.Load(), nil
+			case "unknown":
+				return 0, errors.New("nobody knows")
+			}
+			return 0, nil
+		},
+		Follow: func(is func(logicalcluster.Name, int64)) (stop func()) {
+			change = func(epoch int64) {
+				now.Store(epoch)
+				is("root", epoch)
+			}
+			return nil
+		},
+	})
+	return w, change
+}
+
+// Who watches a logical cluster while it goes and comes back begins anew: versions of the two do not mix.
+func TestAWatchEndsWithTheEpochOfItsCluster(t *testing.T) {
+	for _, before := range []int64{0, epochOfRoot} {
+		w, change := changingEpochs(t, before)
+		watches := func(ctx context.Context) watch.Interface {
+			from, err := w.objects.Watch(ctx, "/core/configmaps", upstream.ListOptions{ResourceVersion: "0", Recursive: true, Predicate: upstream.Everything})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(from.Stop)
+			return from
+		}
+		ends, other, own := watches(w.admin), watches(clusters.With(t.Context(), "other")), watches(context.WithValue(w.admin, ownKey{}, true))
+		stopped := watches(w.admin)
+		stopped.Stop()
+		change(before) // which is no other one
+		if err := w.create(w.admin); err != nil {
+			t.Fatal(err)
+		}
+		if event, ok := <-ends.ResultChan(); !ok || event.Type != watch.Added {
+			t.Fatalf("%+v", event)
+		}
+		change(before + 1)
+		if event, ok := <-ends.ResultChan(); ok {
+			t.Errorf("it goes on with %+v", event)
+		}
+		if err := w.create(clusters.With(t.Context(), "other")); err != nil {
+			t.Fatal(err)
+		}
+		for what, from := range map[string]watch.Interface{"another cluster's": other, "the process's own": own} {
+			if event, ok := <-from.ResultChan(); !ok || event.Type != watch.Added {
+				t.Errorf("%s: %+v", what, event)
+			}
+		}
+		if left := w.client.OpenWatches(); left != 1 { // the other cluster's
+			ends.Stop()
+			if left = w.client.OpenWatches(); left != 1 {
+				t.Errorf("%d watches are counted as open", left)
+			}
+		}
+	}
 }
 
 func versionIn(epoch, revision int64) string {

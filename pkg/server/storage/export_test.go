@@ -125,3 +125,10 @@ func (t Tally) In(cluster logicalcluster.Name) Amount { return t.t.in(cluster) }
 
 // Clusters returns how many clusters are known to have anything.
 func (t Tally) Clusters() int { return len(t.t.counts.of) }
+
+// OpenWatches is how many logical clusters have watches of clients.
+func (c *Client) OpenWatches() int {
+	c.watches.mu.Lock()
+	defer c.watches.mu.Unlock()
+	return len(c.watches.all)
+}
