@@ -117,12 +117,16 @@ func (c *caches) followEpochs(is func(logicalcluster.Name, int64)) (stop func())
 }
 
 func (c *caches) epoch(ctx context.Context, cluster logicalcluster.Name) (int64, error) {
-	lc, err := c.directory.LogicalCluster(ctx, cluster)
+	lc, ok := c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	if ok { // also one that comes: it has its epoch from the first moment on
+		return clusters.EpochOf(lc), nil
+	}
+	lc, err := c.live.LogicalCluster(ctx, cluster)
 	if apierrors.IsNotFound(err) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, routing.NewUnavailable(fmt.Sprintf("cannot read logical cluster %q at the moment: %v", cluster, err))
 	}
 	return clusters.EpochOf(lc), nil
 }

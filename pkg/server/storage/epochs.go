@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,7 +24,7 @@ const revisionBits = 40
 
 // Epochs knows the epochs of logical clusters (see clusters.EpochOf).
 type Epochs struct {
-	// Of returns the epoch of a logical cluster. 0: the cluster is where it was made.
+	// Of returns the epoch of a logical cluster. 0: the cluster is where it was made. Its error is answered.
 	Of func(ctx context.Context, cluster logicalcluster.Name) (int64, error)
 	// Follow calls a function with the epoch of each logical cluster that is there, once that has come or changed.
 	Follow func(is func(cluster logicalcluster.Name, epoch int64)) (stop func())
@@ -79,10 +78,7 @@ func (e *epochs) in(ctx context.Context) (epoch int64, everywhere bool, err erro
 		return 0, true, nil
 	}
 	epoch, err = of.Of(ctx, cluster)
-	if err != nil {
-		return 0, false, fmt.Errorf("the epoch of logical cluster %s: %w", cluster, err)
-	}
-	return epoch, false, nil
+	return epoch, false, err
 }
 
 // isAsStored reports whether versions are revisions in a context.
