@@ -439,14 +439,23 @@ func (w *epochsWatch) showEvent(event watch.Event) watch.Event {
 
 // epochOf returns the epoch that an object shows. What watches share tells its metadata without a copy, if it can.
 func (w *epochsWatch) epochOf(obj runtime.Object) (int64, error) {
-	is, err := meta.Accessor(obj)
-	if shared, ok := obj.(runtime.CacheableObject); ok && err != nil {
-		is, err = meta.Accessor(shared.GetObject())
+	is := metadataOf(obj)
+	if shared, ok := obj.(runtime.CacheableObject); ok && is == nil {
+		is = metadataOf(shared.GetObject())
 	}
-	if err != nil {
-		return 0, nil // what is no object has no version
+	if is == nil {
+		return 0, nil
 	}
 	return w.of(is)
+}
+
+// metadataOf returns nil for what is no object, and has no version.
+func metadataOf(obj runtime.Object) metav1.Object {
+	is, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	return is
 }
 
 func statusOf(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
@@ -467,9 +476,9 @@ func hide(obj runtime.Object, epoch int64) {
 }
 
 func setVersion(obj runtime.Object, as func(string) string) {
-	is, err := meta.Accessor(obj)
-	if err != nil {
-		return // what is no object has no version
+	is := metadataOf(obj)
+	if is == nil {
+		return
 	}
 	was := is.GetResourceVersion()
 	version := as(was)
@@ -492,10 +501,19 @@ func setVersion(obj runtime.Object, as func(string) string) {
 	is.SetResourceVersion(version)
 }
 
+// numberOf returns 0 for what is no version, which others refuse.
+func numberOf(version string) int64 {
+	n, err := strconv.ParseInt(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // shownAs returns the version of a revision.
 func shownAs(revision string, epoch int64) string {
-	n, err := strconv.ParseInt(revision, 10, 64)
-	if err != nil || n == 0 {
+	n := numberOf(revision)
+	if n == 0 {
 		return revision
 	}
 	return strconv.FormatInt(epoch<<revisionBits|n, 10)
@@ -509,8 +527,8 @@ func isOlder(err error) bool { return err == errOlder } //nolint:errorlint // it
 // revisionOf returns the revision of a version that a client gives. Those of an earlier epoch are errOlder, and for
 // those of a later one the client has to wait: another replica knows more.
 func revisionOf(version string, epoch int64) (string, error) {
-	n, err := strconv.ParseInt(version, 10, 64)
-	if err != nil || n == 0 {
+	n := numberOf(version)
+	if n == 0 {
 		return version, nil
 	}
 	switch of := n >> revisionBits; {
@@ -524,8 +542,8 @@ func revisionOf(version string, epoch int64) (string, error) {
 
 // masked returns the revision of a version, of whatever epoch.
 func masked(version string) string {
-	n, err := strconv.ParseInt(version, 10, 64)
-	if err != nil {
+	n := numberOf(version)
+	if n == 0 {
 		return version
 	}
 	return strconv.FormatInt(n&(1<<revisionBits-1), 10)
