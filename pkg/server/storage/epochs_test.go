@@ -64,7 +64,7 @@ func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int6
 	return w, change
 }
 
-// Who watches a logical cluster while it goes and comes back begins anew: versions of the two do not mix.
+// A client that watches a logical cluster while it goes and comes back begins anew: versions of the two do not mix.
 func TestAWatchEndsWithTheEpochOfItsCluster(t *testing.T) {
 	for _, before := range []int64{0, epochOfRoot} {
 		w, change := changingEpochs(t, before)
