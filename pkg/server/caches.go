@@ -108,10 +108,11 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 // epochs returns what the store knows of epochs.
 func (c *caches) epochs() storage.Epochs { return storage.Epochs{Of: c.epoch, Follow: c.followEpochs} }
 
-func (c *caches) followEpochs(is func(logicalcluster.Name, int64)) (stop func()) {
-	return c.informers.LogicalClusters.Follow(clusters.Range{}, func(_, now *corev1alpha1.LogicalCluster) {
+func (c *caches) followEpochs(is func(_ logicalcluster.Name, epoch int64, hasCome bool)) (stop func()) {
+	return c.informers.LogicalClusters.Follow(clusters.Range{}, func(old, now *corev1alpha1.LogicalCluster) {
 		if now != nil && !clusters.IsComing(now) {
-			is(logicalcluster.From(now), clusters.EpochOf(now))
+			epoch := clusters.EpochOf(now)
+			is(logicalcluster.From(now), epoch, epoch > 0 && (old == nil || clusters.IsComing(old)))
 		}
 	})
 }

@@ -26,8 +26,9 @@ const revisionBits = 40
 type Epochs struct {
 	// Of returns the epoch of a logical cluster. 0: the cluster is where it was made. Its error is answered.
 	Of func(ctx context.Context, cluster logicalcluster.Name) (int64, error)
-	// Follow calls a function with the epoch of each logical cluster that is there, once that has come or changed.
-	Follow func(is func(cluster logicalcluster.Name, epoch int64)) (stop func())
+	// Follow calls a function with the epoch of each logical cluster that is there, once that has changed, and says
+	// whether it has just come.
+	Follow func(is func(cluster logicalcluster.Name, epoch int64, hasCome bool)) (stop func())
 }
 
 // ServeEpochs has clients see the epochs of logical clusters in resource versions from now on. It is called once. The
@@ -347,12 +348,12 @@ func (w *watches) add(cluster logicalcluster.Name, epoch int64, end context.Canc
 }
 
 // endOthers ends the watches of a logical cluster that are of another epoch: their clients would see its versions as
-// those of that one.
-func (w *watches) endOthers(cluster logicalcluster.Name, epoch int64) {
+// those of that one. When it has just come, all end that there are: they do not know what it has built in.
+func (w *watches) endOthers(cluster logicalcluster.Name, epoch int64, hasCome bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for one := range w.all[cluster] {
-		if one.epoch != epoch {
+		if hasCome || one.epoch != epoch {
 			one.end()
 		}
 	}
