@@ -93,6 +93,7 @@ var notRun = map[string]string{
 	"docs/ELECTION.md ## For life":                                     "TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt types it, when there is a replica to forget",
 	"docs/FAILOVER.md ## Handover":                                     "the tutorial types it, and OPERATIONS.md the form for kubectl without a name",
 	"docs/INSTALL.md ## With systemd":                                  onRoot,
+	"docs/INSTALL.md ### A backup as a service":                        onRoot,
 	"docs/INSTALL.md ## The image":                                     onCluster,
 	"docs/INSTALL.md ## With Helm":                                     onCluster,
 	"docs/INSTALL.md ### An installation":                              onCluster,
