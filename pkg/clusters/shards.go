@@ -85,10 +85,11 @@ const ConditionOrphaned conditionsv1alpha1.ConditionType = "Orphaned"
 // measured.
 const DefaultCapacity = 1_000_000
 
-// EpochOf returns how the versions of a logical cluster's objects begin (see package storage): 0 for one that is where
-// it was made, and a higher number each time that it has come with what it had.
-func EpochOf(lc *corev1alpha1.LogicalCluster) int64 {
-	epoch, err := strconv.ParseInt(lc.Annotations[EpochAnnotation], 10, 64)
+// EpochOf returns, by the metadata of a LogicalCluster, how the versions of the objects of its logical cluster begin
+// (see package storage): 0 for one that is where it was made, and a higher number each time that it has come with what
+// it had.
+func EpochOf(lc metav1.Object) int64 {
+	epoch, err := strconv.ParseInt(lc.GetAnnotations()[EpochAnnotation], 10, 64)
 	if err != nil {
 		return 0
 	}
@@ -106,7 +107,7 @@ var epochsBegin = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // NextEpoch returns an epoch that is later than that of a LogicalCluster, and than those it may have had since: it may
 // be one of long ago, from a file.
-func NextEpoch(lc *corev1alpha1.LogicalCluster, now time.Time) int64 {
+func NextEpoch(lc metav1.Object, now time.Time) int64 {
 	return min(max(EpochOf(lc)+1, int64(now.Sub(epochsBegin)/epochLength)), latestEpoch)
 }
 

@@ -106,7 +106,18 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 }
 
 // epochs returns what the store knows of epochs.
-func (c *caches) epochs() storage.Epochs { return storage.Epochs{Of: c.epoch, Follow: c.followEpochs} }
+func (c *caches) epochs() storage.Epochs {
+	return storage.Epochs{Of: c.epoch, Await: c.awaitEpochs, Follow: c.followEpochs}
+}
+
+func (c *caches) awaitEpochs(ctx context.Context) error {
+	select {
+	case <-c.informers.LogicalClusters.Synced():
+		return nil
+	case <-ctx.Done():
+		return routing.NewUnavailable("this replica has not read all logical clusters yet")
+	}
+}
 
 func (c *caches) followEpochs(is func(_ logicalcluster.Name, epoch int64, hasCome bool)) (stop func()) {
 	return c.informers.LogicalClusters.Follow(clusters.Range{}, func(old, now *corev1alpha1.LogicalCluster) {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
@@ -54,12 +52,15 @@ func inLaterEpoch(lc []byte, now time.Time) ([]byte, error) {
 	if err := all.UnmarshalJSON(lc); err != nil {
 		return nil, err
 	}
-	is := &corev1alpha1.LogicalCluster{ObjectMeta: metav1.ObjectMeta{Annotations: all.GetAnnotations()}}
-	metav1.SetMetaDataAnnotation(&is.ObjectMeta, clusters.EpochAnnotation, strconv.FormatInt(clusters.NextEpoch(is, now), 10))
-	// it begins with a revision
-	if _, rootCA, ok := strings.Cut(is.Annotations[clusters.BuiltInAnnotation], "."); ok {
-		is.Annotations[clusters.BuiltInAnnotation] = "1." + rootCA
+	annotations := map[string]string{clusters.EpochAnnotation: strconv.FormatInt(clusters.NextEpoch(all, now), 10)}
+	for key, value := range all.GetAnnotations() {
+		switch _, rootCA, ok := strings.Cut(value, "."); {
+		case key == clusters.BuiltInAnnotation && ok: // it begins with a revision
+			annotations[key] = "1." + rootCA
+		case key != clusters.EpochAnnotation:
+			annotations[key] = value
+		}
 	}
-	all.SetAnnotations(is.Annotations)
+	all.SetAnnotations(annotations)
 	return all.MarshalJSON()
 }

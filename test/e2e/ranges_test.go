@@ -30,6 +30,8 @@ type divided struct {
 	b        *cuts.Peer
 	// workspaces counts those that were made.
 	workspaces int
+	// given is a range that was handed over, and until the epoch in which it was.
+	given, until int64
 }
 
 const rangesOfThem = 8
@@ -250,9 +252,23 @@ func (d *divided) judge() {
 		changes += history.CountBy(events, span.Term)
 	}
 	d.Logf("%d terms, %d changes: %d stale", len(spans), changes, len(stale))
+	// whoever looks may see a later one than the next term
+	if was, next := holderIn(spans, d.given, d.until), holderIn(spans, d.given, d.until+1); d.until > 0 && (was == "" || next == "" || was == next) {
+		d.Errorf("range %d was handed over in epoch %d by %q, and taken by %q", d.given, d.until, was, next)
+	}
 	if len(stale)+len(backwards)+len(twice) > 0 || changes < len(spans) {
 		d.Errorf("writes outside of their terms: %q\nwrites of terms that went back: %q\nterms that came twice: %q", stale, backwards, twice)
 	}
+}
+
+// holderIn returns who has led a range in an epoch.
+func holderIn(spans []history.Span, of, epoch int64) string {
+	for _, span := range spans {
+		if holder, ok := strings.CutPrefix(span.Term, fmt.Sprintf("%d.", epoch)); ok && strings.HasSuffix(holder, fmt.Sprintf(".r%d", of)) {
+			return holder
+		}
+	}
+	return ""
 }
 
 // handOver has a replica hand over one of its ranges. Others could not reach the one behind proxies, to pass that on.
@@ -268,6 +284,7 @@ func (d *divided) handOver(t *testing.T, leader *harness.Replica) {
 			given = k
 		}
 	}
+	d.given, d.until = int64(given), before[given].epoch
 	mustRegent(t, "step-down", "--kubeconfig", kubeconfig, fmt.Sprintf("--range=%d", given), "--reason=a test")
 	var after map[int]leadership
 	harness.Eventually(t, fmt.Sprintf("another one leads range %d", given), func() bool {

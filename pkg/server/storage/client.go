@@ -2,9 +2,8 @@
 // resource has layers of its own that keep logical clusters apart.
 //
 // From above these layers are: the epochs of resource versions; finalizers, and what is built in or comes in pairs; the
-// router, which puts the request's logical cluster into upstream's keys; the watch
-// cache (not for events); the stamp, which writes the cluster into the object; and upstream's etcd3 store over the
-// shared client.
+// router, which puts the request's logical cluster into upstream's keys; the watch cache (not for events); the stamp,
+// which writes the cluster into the object; and upstream's etcd3 store over the shared client.
 package storage
 
 import (

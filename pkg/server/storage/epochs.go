@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,9 @@ const revisionBits = 40
 type Epochs struct {
 	// Of returns the epoch of a logical cluster. 0: the cluster is where it was made. Its error is answered.
 	Of func(ctx context.Context, cluster logicalcluster.Name) (int64, error)
+	// Await returns once Of knows nearly all by memory: over all logical clusters it is asked for each object. Its
+	// error is answered.
+	Await func(ctx context.Context) error
 	// Follow calls a function with the epoch of each logical cluster that is there, once that has changed, and says
 	// whether it has just come.
 	Follow func(is func(cluster logicalcluster.Name, epoch int64, hasCome bool)) (stop func())
@@ -51,7 +55,7 @@ func AsStored(ctx context.Context) context.Context {
 func Beneath(below, above storage.Interface) storage.Interface {
 	above = WithFinalizers(above)
 	if r, ok := below.(*router); ok {
-		above = &epochs{above, r.client}
+		above = &epochs{above, r.client, r.prefix == resourcePrefix(corev1alpha1.Resource("logicalclusters"))}
 	}
 	return above
 }
@@ -66,6 +70,9 @@ func Beneath(below, above storage.Interface) storage.Interface {
 type epochs struct {
 	storage.Interface
 	client *Client
+	// ofThemselves: the objects are LogicalClusters, which say which epoch theirs is. Whoever follows all of them
+	// hears of a new one before Epochs does.
+	ofThemselves bool
 }
 
 // in returns the epoch of the context's logical cluster. It is 0 if versions are to be revisions, and for all clusters.
@@ -76,7 +83,7 @@ func (e *epochs) in(ctx context.Context) (epoch int64, everywhere bool, err erro
 		return 0, false, nil
 	}
 	if cluster == clusters.Wildcard {
-		return 0, true, nil
+		return 0, true, of.Await(ctx)
 	}
 	epoch, err = of.Of(ctx, cluster)
 	return epoch, false, err
@@ -222,8 +229,11 @@ func (e *epochs) showEach(ctx context.Context, list runtime.Object) error {
 // of returns the epoch of an object's logical cluster.
 func (e *epochs) of(ctx context.Context, obj metav1.Object) (int64, error) {
 	cluster := logicalcluster.From(obj)
-	if cluster == "" || clusters.IsSystem(cluster) {
+	switch {
+	case cluster == "" || clusters.IsSystem(cluster):
 		return 0, nil
+	case e.ofThemselves:
+		return clusters.EpochOf(obj), nil
 	}
 	return e.client.epochs.Load().Of(ctx, cluster)
 }
@@ -508,7 +518,7 @@ func numberOf(version string) int64 {
 	if err != nil {
 		return 0
 	}
-	return n
+	return max(n, 0)
 }
 
 // shownAs returns the version of a revision.

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	upstream "k8s.io/apiserver/pkg/storage"
 
@@ -38,9 +40,7 @@ func epochsWorld(t *testing.T) *world {
 func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int64, hasCome bool)) {
 	t.Helper()
 	w := newWorld(t, etcdtest.Start(t), false, nil)
-	for w.objects.ReadinessCheck() != nil { // a watch is refused until the cache has begun
-		time.Sleep(time.Millisecond)
-	}
+	awaitCache(t, w.objects)
 	var now atomic.Int64
 	now.Store(epoch)
 	w.client.ServeEpochs(storage.Epochs{
@@ -53,6 +53,7 @@ func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int6
 			}
 			return 0, nil
 		},
+		Await: func(ctx context.Context) error { return context.Cause(ctx) },
 		Follow: func(is func(logicalcluster.Name, int64, bool)) (stop func()) {
 			change = func(epoch int64, hasCome bool) {
 				now.Store(epoch)
@@ -62,6 +63,15 @@ func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int6
 		},
 	})
 	return w, change
+}
+
+// awaitCache waits until a watch cache has begun: until then watches, and some lists, are refused.
+func awaitCache(t *testing.T, of upstream.Interface) {
+	t.Helper()
+	isReady := func(context.Context) (bool, error) { return of.ReadinessCheck() == nil, nil }
+	if err := wait.PollUntilContextCancel(t.Context(), time.Millisecond, true, isReady); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A client that watches a logical cluster while it goes and comes back begins anew: versions of the two do not mix.
@@ -345,5 +355,31 @@ func TestOverAllClustersEachObjectHasItsVersion(t *testing.T) {
 			t.Fatalf("from %s: %+v", version, event)
 		}
 		w.isShown("an event from "+version, is.GetResourceVersion())
+	}
+}
+
+// LogicalClusters say of which epoch their logical cluster is: fronts and other shards follow all of them, and hear of
+// a new one before this replica does. What would be asked for each of them would be a read of etcd.
+func TestLogicalClustersAreShownWithoutAsking(t *testing.T) {
+	w := newWorld(t, etcdtest.Start(t), false, nil)
+	of := openOver(t, w.client, corev1alpha1.Resource("logicalclusters"), false)
+	awaitCache(t, of)
+	asked := 0
+	w.client.ServeEpochs(storage.Epochs{
+		Of:     func(context.Context, logicalcluster.Name) (int64, error) { asked++; return 0, nil },
+		Await:  func(context.Context) error { return nil },
+		Follow: func(func(logicalcluster.Name, int64, bool)) (stop func()) { return nil },
+	})
+	own := context.WithValue(w.admin, ownKey{}, true)
+	lc := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cluster", Annotations: map[string]string{clusters.EpochAnnotation: fmt.Sprint(epochOfRoot)}}}
+	if err := of.Create(own, "/core.kcp.io/logicalclusters/default/cluster", lc, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	list, all := &corev1.ConfigMapList{}, clusters.With(t.Context(), clusters.Wildcard)
+	if err := of.GetList(all, "/core.kcp.io/logicalclusters", upstream.ListOptions{Recursive: true, Predicate: upstream.Everything}, list); err != nil || len(list.Items) != 1 {
+		t.Fatal(list, err)
+	}
+	if epoch, _ := revisionIn(t, list.Items[0].ResourceVersion); epoch != epochOfRoot || asked > 0 {
+		t.Errorf("it is shown as of epoch %d, and %d were asked for", epoch, asked)
 	}
 }
