@@ -40,12 +40,22 @@ type Deps struct {
 	// context's logical cluster, by one live read. To list them with Clients tells nearly the same, and takes the
 	// server much longer. Nil: the server cannot tell, so there may be objects of each.
 	Holding func(context.Context, []schema.GroupVersionResource) ([]schema.GroupVersionResource, error)
-	// Discard removes a logical cluster that is being taken in, with all that it has, unless whoever takes it in
-	// goes on: then it returns a Conflict of k8s.io/apimachinery/pkg/api/errors. Nil: the server takes none in.
-	Discard func(context.Context, *corev1alpha1.LogicalCluster) error
+	// Moves ends what is left of logical clusters that come and go. Nil: none does.
+	Moves Moves
 	// LogicalCluster reads that of the context's logical cluster, live. Clients read the same, and take the server
 	// longer. Nil: use Clients.
 	LogicalCluster func(context.Context) (*corev1alpha1.LogicalCluster, error)
+}
+
+// Moves ends what is left of logical clusters that come and go: see clusters.Move. An error is a Conflict of
+// k8s.io/apimachinery/pkg/api/errors if whoever has begun goes on, or if it cannot be said yet how it ends.
+type Moves interface {
+	// End makes a logical cluster that comes one that is there, or removes it with all that it has.
+	End(context.Context, *corev1alpha1.LogicalCluster) error
+	// Remain says of a logical cluster that may leave that it does not.
+	Remain(context.Context, *corev1alpha1.LogicalCluster) error
+	// Vacate removes all that a logical cluster has here that has moved. The other shard must say that it is there.
+	Vacate(context.Context, *corev1alpha1.LogicalCluster) error
 }
 
 // Others returns the other shards of the installation, and Shards without any if the shard is alone.

@@ -60,7 +60,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 	}
 	definitions, tally := custom.NewUnion(caches.own, caches.bound), fairness.NewTally()
 	c.BuildHandlerChainFunc = (&edge.Edge{
-		Limits: s.cfg.Limits, Farewell: &s.farewell, Identity: s.identity, Directory: caches.directory, FencingRequired: s.cfg.EnableLeaderElection, Fencing: s.cfg.Fencing,
+		Limits: s.cfg.Limits, Farewell: &s.farewell, Identity: s.identity, Directory: caches.directory, IsHere: caches.directory.IsHere, FencingRequired: s.cfg.EnableLeaderElection, Fencing: s.cfg.Fencing,
 		CheckToken: store.CheckToken, Usage: store.Client, Tally: tally, Known: store.shard,
 		Custom: func(next http.Handler) http.Handler { return customs.Wrap(definitions, apis.BuiltIn, next) },
 	}).BuildHandlerChain
@@ -89,6 +89,7 @@ func (s *Server) newAPI(store *store, caches *caches, elections *elections, term
 		Shard: s.cfg.Shard, Replica: s.name, Lease: s.cfg.Election.Namespace + "/" + s.cfg.Election.Name, Leadership: elections.leadership(), CheckToken: store.CheckToken,
 		Survey: survey, Raise: store.shard.Raise, Identity: s.identity, Informers: caches.informers, Others: caches.others, Stored: store.Client, Freezer: store.Client, Elsewhere: access.Elsewhere(identity.WithoutReserved(c.Authorization.Authorizer)), Formats: store.shard.Formats,
 		Live: caches.live, NowhereElse: caches.nowhereElse(), BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA, InShard: store.Client, Recipients: recipients, Tally: tally, Authorizer: identity.WithoutReserved(c.Authorization.Authorizer), Serializer: c.Serializer,
+		Moves: s.newMoves(store, caches), Changing: store.Client,
 		Exports: exports.Answers{Reader: caches.live.reader, Authorizer: fromOutside(c.Authorization.Authorizer), Informers: caches.informers, Process: s.instance},
 	}).Handlers())
 	server.ShutdownTimeout = (s.cfg.ShutdownTimeout - s.cfg.ShutdownDelay) / 2

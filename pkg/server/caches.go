@@ -25,6 +25,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/loopback"
 	"github.com/regent-project/regent/pkg/server/pki"
+	"github.com/regent-project/regent/pkg/server/moves"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/shards"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -149,6 +150,15 @@ func (c *caches) nowhereElse() func(context.Context, logicalcluster.Name) error 
 		return nil
 	}
 	return c.homes.NowhereElse
+}
+
+// newMoves returns what takes the steps of logical clusters that move.
+func (s *Server) newMoves(store *store, caches *caches) *moves.Moves {
+	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
+	if caches.others != nil {
+		m.Others = caches.others
+	}
+	return m
 }
 
 // serveBuiltIn has the store show built-in objects, until the returned function is called.

@@ -3,15 +3,9 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
-	"strconv"
 
-	"github.com/kcp-dev/logicalcluster/v3"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
 	unencrypted "k8s.io/apiserver/pkg/storage/value/encrypt/identity"
@@ -171,17 +165,4 @@ func (s *store) aside() (out []status.Aside) {
 		out = append(out, status.Aside{Resource: a.Resource, Number: a.Number, ModRevision: a.Revision})
 	}
 	return out
-}
-
-// discard implements controllers.Deps.Discard.
-func (s *store) discard(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
-	revision, err := strconv.ParseInt(lc.ResourceVersion, 10, 64)
-	if err != nil {
-		return fmt.Errorf("revision of LogicalCluster %s: %w", logicalcluster.From(lc), err)
-	}
-	err = s.Discard(ctx, logicalcluster.From(lc), revision, nil)
-	if errors.Is(err, storage.ErrFrozen) || errors.Is(err, storage.ErrNoCluster) || errors.Is(err, storage.ErrThawed) {
-		return apierrors.NewConflict(corev1alpha1.Resource("logicalclusters"), lc.Name, err)
-	}
-	return err
 }

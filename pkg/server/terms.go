@@ -38,7 +38,7 @@ func (s *Server) newTerms(ctx context.Context, store *store, caches *caches, ele
 		Deps: controllers.Deps{
 			Shard: s.cfg.Shard, Replica: s.name, BaseURL: s.cfg.BaseURL, Informers: caches.informers, Resources: caches.resources,
 			RootCA:  s.rootCA,
-			Holding: store.Holding, Discard: store.discard, LogicalCluster: caches.live.reader.LogicalCluster, Shards: others, ReplicaURL: s.replicaURL(), Capacity: cmp.Or(s.cfg.Capacity, clusters.DefaultCapacity),
+			Holding: store.Holding, Moves: s.newMoves(store, caches), LogicalCluster: caches.live.reader.LogicalCluster, Shards: others, ReplicaURL: s.replicaURL(), Capacity: cmp.Or(s.cfg.Capacity, clusters.DefaultCapacity),
 		},
 		API:         &s.api,
 		LeaderToken: s.identity.InProcess.Leader, ReplicaToken: s.identity.InProcess.Replica,

@@ -31,7 +31,7 @@ installation; put a workspace back to what a file has, or to what it was a minut
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	online := []*cobra.Command{newClusterExport(f), newClusterImport(f), newClusterClone(f), newClusterRestore(f)}
+	online := []*cobra.Command{newClusterExport(f), newClusterImport(f), newClusterClone(f), newClusterRestore(f), newClusterMove(f)}
 	cmd.AddCommand(append(online, newClusterInspect())...)
 	for _, c := range online {
 		f.admin.addTo(c.Flags(), "", "The kubeconfig's context to begin at. Default: the current one.")

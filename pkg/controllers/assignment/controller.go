@@ -4,8 +4,10 @@ package assignment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -157,11 +159,32 @@ func (c *controller) take(ctx context.Context, s step, a assigned, w world) erro
 		return c.ask(ctx, a, w)
 	case adopt:
 		return c.adopt(ctx, a, w)
+	case follow:
+		return c.follow(ctx, a, w)
 	case found:
 		_, err := c.client.UpdateStatus(ctx, unmarked(w.logicalCluster), metav1.UpdateOptions{FieldManager: name})
 		return controllers.IgnoreNotFound(err)
 	}
 	return nil
+}
+
+// followInterval is how often a shard is asked again that does not say yet where the cluster of a Workspace has moved.
+const followInterval = 5 * time.Second
+
+// follow writes that another shard has the Workspace of a cluster, if the former one says that the Workspace's cluster
+// has moved there.
+func (c *controller) follow(ctx context.Context, a assigned, w world) error {
+	lc := w.logicalCluster
+	_, err := c.others.Live.LogicalCluster(ctx, lc.Labels[clusters.OwnerShardLabel], a.workspace.Cluster)
+	moved, ok := errors.AsType[*clusters.MovedError](err)
+	if !ok || moved.To.Shard != a.shard {
+		c.AddAfter(a, followInterval)
+		return nil
+	}
+	out := lc.DeepCopy()
+	metav1.SetMetaDataLabel(&out.ObjectMeta, clusters.OwnerShardLabel, a.shard)
+	_, err = c.client.Update(ctx, out, metav1.UpdateOptions{FieldManager: name})
+	return controllers.IgnoreNotFound(err)
 }
 
 // ask marks a cluster as an orphan, unless its Workspace is there after all.

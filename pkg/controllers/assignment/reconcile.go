@@ -20,6 +20,7 @@ import (
 //	Workspace deleted -> remove
 //	Workspace absent, though its shard is heard -> ask that shard, and mark the cluster if so; never delete it (I10)
 //	Workspace back -> found: take the mark away
+//	Workspace moved to another shard with its own cluster -> follow it there
 //	a new Workspace in its place that is to adopt the cluster, as an administrator says -> adopt it, then as above
 type step string
 
@@ -30,6 +31,7 @@ const (
 	ask     step = "ask for the owner of"
 	found   step = "find the owner of"
 	adopt   step = "give a new owner to"
+	follow  step = "follow the owner of"
 )
 
 // world is everything that a decision depends on.
@@ -52,7 +54,11 @@ func decide(w world) step {
 		return nothing
 	case lc == nil:
 		return create
-	case lc.DeletionTimestamp != nil, lc.Labels[clusters.OwnerShardLabel] != w.shard:
+	case clusters.IsComing(lc), clusters.HasMoved(lc), lc.DeletionTimestamp != nil:
+		return nothing
+	case lc.Labels[clusters.OwnerShardLabel] != w.shard && lc.Labels[clusters.OwnerShardLabel] != "" && ws != nil && controllers.Owns(ws, lc):
+		return follow
+	case lc.Labels[clusters.OwnerShardLabel] != w.shard:
 		return nothing
 	case ws != nil && !controllers.Owns(ws, lc) && mayAdopt(ws, w.shard, lc):
 		return adopt

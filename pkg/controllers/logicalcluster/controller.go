@@ -41,7 +41,7 @@ type controller struct {
 	// everything are all resources of which no object may be left before the LogicalCluster goes.
 	everything []controllers.Resource
 	holding    func(context.Context, []schema.GroupVersionResource) ([]schema.GroupVersionResource, error)
-	discard    func(context.Context, *corev1alpha1.LogicalCluster) error
+	moves      controllers.Moves
 	baseURL    string
 	shard      string
 	others     *controllers.Shards
@@ -50,7 +50,7 @@ type controller struct {
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
-	c := &controller{clients: deps.Clients, informers: deps.Informers, holding: deps.Holding, discard: deps.Discard, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
+	c := &controller{clients: deps.Clients, informers: deps.Informers, holding: deps.Holding, moves: deps.Moves, baseURL: deps.BaseURL, shard: deps.Shard, others: deps.Others()}
 	if c.holding == nil {
 		c.holding = c.mayHold
 	}
@@ -67,6 +67,7 @@ func construct(_ context.Context, deps controllers.Deps) (controllers.Controller
 	loop.WatchDue(c.Loop, deps.Informers.LogicalClusters, func(lc *corev1alpha1.LogicalCluster) []logicalcluster.Name {
 		return []logicalcluster.Name{clusters.KeyOf(lc).Cluster}
 	}, c.due)
+	loop.FollowAll(c.Loop, deps.Informers.LogicalClusters, c.children)
 	loop.FollowAll(c.Loop, deps.Informers.Workspaces, c.related)
 	loop.Follow(c.Loop, deps.Informers.Namespaces, func(n *corev1.Namespace) []logicalcluster.Name {
 		if !slices.Contains(clusters.Namespaces, n.Name) {
@@ -123,7 +124,7 @@ func isContent(r controllers.Resource) bool {
 
 // due reports whether reconcile may have to write for a cluster, by the caches.
 func (c *controller) due(lc *corev1alpha1.LogicalCluster) bool {
-	if clusters.IsComing(lc) {
+	if isMoving(lc) || c.rehomed(lc) != nil {
 		return true
 	}
 	if lc.DeletionTimestamp != nil {
@@ -167,10 +168,13 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 	ctx = clusters.With(ctx, cluster)
 	work := c.provide
 	switch {
-	case clusters.IsComing(lc):
-		work = c.end
+	case isMoving(lc):
+		work = c.move
 	case lc.DeletionTimestamp != nil:
 		work = c.empty
+	}
+	if out := c.rehomed(lc); out != nil && !isMoving(lc) {
+		work = func(ctx context.Context, _ *corev1alpha1.LogicalCluster) error { return c.rehome(ctx, out) }
 	}
 	err := work(ctx, lc)
 	if apierrors.IsConflict(err) {
@@ -181,26 +185,6 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 		return fmt.Errorf("logical cluster %s: %w", cluster, err)
 	}
 	return nil
-}
-
-// comingInterval is how often a cluster that comes is looked at.
-const comingInterval = 5 * time.Second
-
-// end removes what is left of a cluster that has not come as a whole. While whoever takes it in goes on, it waits.
-func (c *controller) end(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
-	c.ownerless.Forget(clusters.KeyOf(lc).Cluster)
-	if c.discard == nil {
-		return nil
-	}
-	err := c.discard(ctx, lc)
-	if apierrors.IsConflict(err) {
-		c.AddAfter(clusters.KeyOf(lc).Cluster, comingInterval)
-		return nil
-	}
-	if err == nil {
-		klog.FromContext(ctx).Info("Removed a logical cluster that was not taken in as a whole: take it in again", "cluster", clusters.KeyOf(lc).Cluster)
-	}
-	return err
 }
 
 // provide makes a cluster usable and keeps it so. cached is the LogicalCluster in the cache.

@@ -4,7 +4,9 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -184,6 +186,9 @@ func (c *controller) worldOf(ws *tenancyv1alpha1.Workspace) world {
 	} else {
 		w.logicalCluster = c.cached(cluster)
 	}
+	if w.owned() {
+		w.movedTo = clusters.MovedTo(w.logicalCluster).Shard
+	}
 	if w.awaits() || w.misses() {
 		w.overdue = c.waits.Overdue(key, overdueAfter)
 	} else {
@@ -208,6 +213,8 @@ func (c *controller) placement(w world) placement {
 // take takes a step and returns the world after it, or nil if the next step has to wait for an event.
 func (c *controller) take(ctx context.Context, s step, w world) (*world, error) {
 	switch s {
+	case relocate:
+		return nil, c.relocate(ctx, w)
 	case schedule:
 		return c.schedule(ctx, w)
 	case create:
@@ -264,6 +271,28 @@ func (c *controller) schedule(ctx context.Context, w world) (*world, error) {
 	return &w, nil
 }
 
+// arrivalInterval is how often a shard is asked whether it has a cluster that has moved there.
+const arrivalInterval = time.Second
+
+// relocate writes to which shard a cluster has moved, once that has it.
+func (c *controller) relocate(ctx context.Context, w world) error {
+	cluster := logicalcluster.Name(w.workspace.Spec.Cluster)
+	lc := c.cached(cluster)
+	if w.movedTo != w.own {
+		var err error
+		if lc, err = c.others.Live.LogicalCluster(ctx, w.movedTo, cluster); err != nil {
+			klog.FromContext(ctx).V(4).Info("A shard does not say yet that it has a logical cluster that has moved there", "cluster", cluster, "shard", w.movedTo, "err", err)
+			lc = nil
+		}
+	}
+	if lc == nil || clusters.IsComing(lc) || !controllers.Owns(w.workspace, lc) {
+		c.AddAfter(clusters.KeyOf(w.workspace), arrivalInterval)
+		return nil
+	}
+	_, err := c.workspace.Update(ctx, relocated(w), metav1.UpdateOptions{FieldManager: name})
+	return controllers.IgnoreNotFound(err)
+}
+
 // create counts on the server to refuse the cluster of a Workspace that has gone, or is being deleted, with a conflict:
 // a stale cache may show one that is long gone, and nobody would delete the cluster that is created for it.
 func (c *controller) create(ctx context.Context, w world) (*world, error) {
@@ -286,6 +315,10 @@ func (c *controller) confirm(ctx context.Context, w world) (*world, error) {
 		at, found = bound, &w.logicalCluster
 	}
 	lc, err := c.liveLogicalCluster(ctx, w, at)
+	if moved, ok := errors.AsType[*clusters.MovedError](err); ok && w.workspace.Spec.Cluster == at.String() {
+		w.movedTo = moved.To.Shard
+		return &w, nil
+	}
 	if apierrors.IsNotFound(err) {
 		lc, err = nil, nil
 	}

@@ -35,11 +35,14 @@ import (
 // An administrator may tell a Workspace to adopt a cluster that has lost its own. Then schedule assigns that one, and
 // its shard gives it its new owner.
 //
+// If the cluster has moved to another shard, as the shard says that had it, relocate writes where it is.
+//
 // What lasts is reported meanwhile: initializers that are left, content that cannot be deleted.
 type step string
 
 const (
 	nothing  step = "nothing"
+	relocate step = "relocate"
 	schedule step = "schedule"
 	create   step = "create"
 	confirm  step = "confirm"
@@ -60,6 +63,8 @@ type world struct {
 	// another one, and heard that this one hears it.
 	shard            string
 	elsewhere, heard bool
+	// movedTo is the shard to which the cluster has moved, as its former one says. Empty: it has not.
+	movedTo string
 	// overdue says that the other shard, though it is heard, has not begun for a while with what it is awaited for,
 	// or that the LogicalCluster has been missing for a while.
 	overdue bool
@@ -81,6 +86,8 @@ func decide(w world) step {
 	switch {
 	case ws.DeletionTimestamp != nil && !managed:
 		return nothing
+	case w.movedTo != "":
+		return relocate
 	case w.elsewhere && !w.heard:
 		return w.unheard()
 	case ws.DeletionTimestamp != nil && !w.owned() && ws.Spec.Cluster != "" && !w.confirmed:
@@ -223,6 +230,19 @@ func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace 
 	}
 	if out.Spec.URL == "" {
 		out.Spec.URL = baseURL + "/clusters/" + childPath(w)
+	}
+	return out
+}
+
+// relocated returns the Workspace whose cluster is on another shard by now.
+func relocated(w world) *tenancyv1alpha1.Workspace {
+	out := w.workspace.DeepCopy()
+	delete(out.Labels, clusters.ShardLabel)
+	if w.movedTo != w.own {
+		metav1.SetMetaDataLabel(&out.ObjectMeta, clusters.ShardLabel, w.movedTo)
+	}
+	if out.Annotations[clusters.PlacementAnnotation] != "" {
+		out.Annotations[clusters.PlacementAnnotation] = "it was moved to shard " + w.movedTo
 	}
 	return out
 }

@@ -11,7 +11,7 @@ import "encoding/json"
 const ComingPath = "/bundle/coming"
 
 // Paths are all paths of this package: what is read and written there are objects.
-var Paths = []string{Path, FreezePath, ComingPath}
+var Paths = []string{Path, FreezePath, ComingPath, LeavingPath, ArrivingPath}
 
 // Coming is what a logical cluster is taken in by, as bundles have it.
 type Coming struct {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 
@@ -26,6 +27,8 @@ type Edge struct {
 	Identity *identity.Identity
 	// Directory finds logical clusters.
 	Directory routing.Resolver
+	// IsHere returns an error for a logical cluster that is on another shard by now.
+	IsHere func(logicalcluster.Name) error
 	// FencingRequired says whether the leader's controllers must send a token: false without leader election.
 	// Fencing says what happens to their writes without one, and CheckToken whether the term of a token goes on.
 	FencingRequired bool
@@ -70,7 +73,7 @@ type Edge struct {
 // filters that upstream adds later.
 func (e *Edge) BuildHandlerChain(apis http.Handler, c *genericapiserver.Config) http.Handler {
 	filter := &routing.Filter{
-		Resolver: e.Directory, InProcess: identity.IsOwn, CountedAs: countedAs, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
+		Resolver: e.Directory, IsHere: e.IsHere, InProcess: identity.IsOwn, CountedAs: countedAs, RequestInfo: c.RequestInfoResolver, Serializer: c.Serializer,
 	}
 	wrong := newGuesses(e.Identity.Here)
 	users := *c // shallow, as upstream copies it: only the chain gets the authorizer that looks up clusters

@@ -86,7 +86,7 @@ func (c *coming) take(req *http.Request) (bundle.Frozen, error) {
 // fill writes objects. Of what every logical cluster has, and this one has no more, it writes the tombstone: nobody
 // gets back what was taken from them, such as the rights of who made the workspace.
 func (c *coming) fill(ctx context.Context, frozen storage.Freeze, body io.Reader) error {
-	objects, deleted, err := readObjects(frozen.Cluster, body)
+	objects, deleted, err := readObjects(frozen.Cluster, body, bundle.LeftAlone)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/regent-project/regent/pkg/server/fairness"
 	"github.com/regent-project/regent/pkg/server/format"
 	"github.com/regent-project/regent/pkg/server/identity"
+	"github.com/regent-project/regent/pkg/server/moves"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 	"github.com/regent-project/regent/pkg/server/shards"
@@ -51,6 +52,10 @@ type Endpoints struct {
 	Freezer   Freezer
 	Elsewhere Allowed
 	Formats   func() (format.Formats, format.Record)
+	// Moves takes the steps of logical clusters that move to other shards, or come from them, and Changing reads
+	// what they have.
+	Moves    *moves.Moves
+	Changing Changing
 	// Live reads what is stored. NowhereElse returns an error unless each other shard says that it does not have a
 	// logical cluster; nil: there are no others. BaseURL begins the URLs of logical clusters. Seen returns a
 	// revision that etcd has had, and RootCA has the authorities by which clients know the API.
@@ -78,6 +83,8 @@ func (e *Endpoints) Handlers() map[string]http.Handler {
 		bundle.Path:         &bundlePage{shard: e.Shard, stored: e.Stored, clusters: e.Informers.LogicalClusters, authorizer: e.Authorizer, serializer: e.Serializer},
 		bundle.FreezePath:   &freezing,
 		bundle.ComingPath:   &coming{freeze: freezing, live: e.Live, nowhereElse: e.NowhereElse, baseURL: e.BaseURL, seen: e.Seen, rootCA: e.RootCA},
+		bundle.LeavingPath:  &leaving{freeze: freezing, shard: e.Shard, stored: e.Changing, moves: e.Moves},
+		bundle.ArrivingPath: &arriving{freeze: freezing, moves: e.Moves},
 		status.BackupPath:   &backupFrame{shard: e.Shard, stored: e.InShard, recipients: e.Recipients, serializer: e.Serializer},
 		status.FarewellPath: &farewell{heard: e.Survey.NoteDeparture, serializer: e.Serializer},
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/format"
+	"github.com/regent-project/regent/pkg/server/moves"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
@@ -136,7 +137,7 @@ func (f *freeze) thaw(ctx context.Context, frozen storage.Freeze) (int64, error)
 }
 
 func (f *freeze) write(ctx context.Context, frozen storage.Freeze, body io.Reader) error {
-	objects, deletions, err := readObjects(frozen.Cluster, body)
+	objects, deletions, err := readObjects(frozen.Cluster, body, bundle.LeftAlone)
 	if err != nil {
 		return err
 	}
@@ -151,8 +152,9 @@ func (f *freeze) put(ctx context.Context, frozen storage.Freeze, objects []stora
 	return answerOf(f.freezer.Write(ctx, frozen, objects, deletions))
 }
 
-// readObjects reads what is to be written, and what is to be deleted.
-func readObjects(cluster logicalcluster.Name, body io.Reader) (objects []storage.Stored, deletions []string, err error) {
+// readObjects reads what is to be written, and what is to be deleted. leftAlone says why an object is neither, by its
+// key.
+func readObjects(cluster logicalcluster.Name, body io.Reader, leftAlone func(key string) string) (objects []storage.Stored, deletions []string, err error) {
 	body = http.MaxBytesReader(nil, io.NopCloser(body), bundle.MaxWrite)
 	lines, seen := json.NewDecoder(body), map[string]bool{}
 	for {
@@ -161,6 +163,9 @@ func readObjects(cluster logicalcluster.Name, body io.Reader) (objects []storage
 			return objects, deletions, nil
 		} else if err != nil {
 			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("line %d is no object of a bundle, or there are more than %d bytes: %v", len(objects)+len(deletions)+1, bundle.MaxWrite, err))
+		}
+		if why := leftAlone(o.Key); why != "" {
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("%s: such objects stay as they are: %s", o.Key, why))
 		}
 		if err := checkObject(cluster, o); err != nil {
 			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("%s: %v", o.Key, err))
@@ -181,9 +186,6 @@ func readObjects(cluster logicalcluster.Name, body io.Reader) (objects []storage
 func checkObject(cluster logicalcluster.Name, o bundle.Object) error {
 	if err := bundle.CheckKey(o.Key); err != nil {
 		return err
-	}
-	if why := bundle.LeftAlone(o.Key); why != "" {
-		return errors.New("such objects stay as they are: " + why)
 	}
 	if o.Deleted {
 		return nil
@@ -227,6 +229,8 @@ func answerOf(err error) error {
 		return nil
 	case errors.Is(err, storage.ErrThawed):
 		return apierrors.NewResourceExpired(err.Error() + "; some objects may have been written: freeze it again, and write all of them")
+	case errors.Is(err, moves.ErrCannotMove), errors.Is(err, moves.ErrUndecided), errors.Is(err, moves.ErrIncomplete), errors.Is(err, storage.ErrDecided):
+		return newConflict("%v", err)
 	case errors.Is(err, storage.ErrClusterThere), errors.Is(err, storage.ErrWorkspaceThere):
 		return newConflict("%v: delete it first, or put it back in place (regent cluster restore)", err)
 	case errors.Is(err, storage.ErrFrozen), errors.Is(err, storage.ErrParentChanged):
@@ -235,6 +239,9 @@ func answerOf(err error) error {
 		return apierrors.NewBadRequest(err.Error())
 	case errors.Is(err, storage.ErrNoCluster):
 		return newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return err
 	}
 	return routing.NewUnavailable(err.Error())
 }

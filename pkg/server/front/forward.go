@@ -18,8 +18,9 @@ import (
 	"github.com/regent-project/regent/pkg/server/routing"
 )
 
-// forward sends a request to a shard, and its answer to the client.
-func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client string) {
+// forward sends a request to a shard, and its answer to the client. If the shard says that it does not have the logical
+// cluster, and mayFollow says so, nothing is answered, and misdirected is true.
+func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client string, mayFollow bool) (misdirected bool) {
 	x.shard = to.name
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -37,6 +38,9 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 			if resp.StatusCode < http.StatusOK || resp.StatusCode > maxStatus {
 				return fmt.Errorf("its answer has status %d, which is none: another server is at its address, or it is broken", resp.StatusCode)
 			}
+			if resp.StatusCode == http.StatusMisdirectedRequest && mayFollow {
+				return errMisdirected
+			}
 			if x.who == nil {
 				f.tokens.record(client, to.name, resp)
 			} else if resp.StatusCode == http.StatusUnauthorized {
@@ -50,6 +54,9 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 		BufferPool: buffers{},
 		ErrorLog:   silent,
 		ErrorHandler: func(_ http.ResponseWriter, req *http.Request, err error) {
+			if misdirected = errors.Is(err, errMisdirected); misdirected {
+				return
+			}
 			if req.Context().Err() == nil { // otherwise the client has gone
 				refuse(x, newNoAnswer(to.name, req.Method, err))
 			}
@@ -63,6 +70,7 @@ func (f *Front) forward(x *exchange, req *http.Request, to *shard, path, client 
 	// asks for a websocket has been refused: see wantsWebsocket.
 	req.Header.Del("Connection")
 	proxy.ServeHTTP(x, req)
+	return misdirected
 }
 
 // errWebsocket answers who asks for a websocket. A front speaks HTTP/2 to shards, which has none.

@@ -121,7 +121,7 @@ func (f *Front) serve(x *exchange, req *http.Request) {
 		}
 		defer leave()
 	}
-	f.forward(x, req, to, path, client)
+	f.follows(x, req, to, path, client)
 }
 
 // isAdministrator reports whether a certificate names an administrator.

@@ -65,6 +65,18 @@ func (x *index) set(name logicalcluster.Name, e entry) {
 	x.byName[name] = e
 }
 
+// moved records that a cluster has moved to another shard, as the shard says that had it. Any other shard's word counts
+// for nothing.
+func (x *index) moved(name logicalcluster.Name, from, to string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e, ok := x.byName[name]; ok && e.shard == from && name != clusters.Root {
+		x.version++
+		e.shard, e.isConfirmed = to, false
+		x.byName[name] = e
+	}
+}
+
 // confirm records that the Workspace at a path has the cluster that is there.
 func (x *index) confirm(at place, path logicalcluster.Path) {
 	x.mu.Lock()

@@ -224,7 +224,7 @@ func (f *Front) search(ctx context.Context, cluster logicalcluster.Name) (place,
 		switch {
 		case errs[n] == nil:
 			have = append(have, s.name)
-		case !apierrors.IsNotFound(errs[n]):
+		case !apierrors.IsNotFound(errs[n]) && movedTo(errs[n]) == "":
 			silent = append(silent, s.name)
 		}
 	}
@@ -253,6 +253,13 @@ func (f *Front) confirm(ctx context.Context, path logicalcluster.Path, ws *tenan
 		return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, shard))
 	}
 	lc, err := s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	if to := movedTo(err); to != "" { // the Workspace does not say so yet
+		if s, ok = f.shard(to); !ok {
+			return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, to))
+		}
+		shard = to
+		lc, err = s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	}
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !controllers.Owns(ws, lc):
 		return place{}, absent

@@ -88,7 +88,17 @@ type intake struct {
 
 // Set implements clusters.Store.
 func (in *intake) Set(obj *metav1.PartialObjectMetadata) {
-	in.index.set(clusters.KeyOf(obj).Cluster, in.entry(obj))
+	switch name, to := clusters.KeyOf(obj).Cluster, clusters.MovedTo(obj).Shard; {
+	case to != "":
+		in.index.moved(name, in.shard.name, to)
+	case !isComing(obj):
+		in.index.set(name, in.entry(obj))
+	}
+}
+
+// isComing reports whether a cluster is not there yet: another shard may have it.
+func isComing(obj *metav1.PartialObjectMetadata) bool {
+	return obj.Annotations[clusters.ComingAnnotation] != ""
 }
 
 // Unset implements clusters.Store.
@@ -100,7 +110,13 @@ func (in *intake) Unset(obj *metav1.PartialObjectMetadata) {
 func (in *intake) Replace(all []*metav1.PartialObjectMetadata) {
 	entries := make(map[logicalcluster.Name]entry, len(all))
 	for _, obj := range all {
-		entries[clusters.KeyOf(obj).Cluster] = in.entry(obj)
+		switch name, to := clusters.KeyOf(obj).Cluster, clusters.MovedTo(obj).Shard; {
+		case to != "":
+			in.index.set(name, in.entry(obj)) // unless another shard has it, which is then that one, or a later one
+			in.index.moved(name, in.shard.name, to)
+		case !isComing(obj):
+			entries[name] = in.entry(obj)
+		}
 	}
 	in.index.replace(in.shard.name, entries)
 	in.shard.mu.Lock()

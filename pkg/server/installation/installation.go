@@ -263,6 +263,16 @@ func inRoot(ctx context.Context) context.Context { return clusters.With(ctx, clu
 
 // of returns clients of a shard, which ask one of its replicas. The shard is known by its authority, wherever it is.
 func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
+	config, transport, through, err := a.transportTo(member)
+	if err != nil {
+		return controllers.Clients{}, err
+	}
+	transport.DisableKeepAlives = true
+	return clientsOf(config, &http.Client{Transport: through})
+}
+
+// transportTo returns how a shard is asked: the configuration of clients, and the transport, which may be wrapped.
+func (a *Admin) transportTo(member *corev1alpha1.Shard) (*rest.Config, *http.Transport, http.RoundTripper, error) {
 	config := rest.CopyConfig(a.config)
 	// Errors name it. The dialer knows all replicas.
 	config.Host = "https://" + member.Name
@@ -272,18 +282,17 @@ func (a *Admin) of(member *corev1alpha1.Shard) (controllers.Clients, error) {
 	config.ServerName = pki.ServerName
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
+		return nil, nil, nil, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}
 	tlsConfig.VerifyConnection = shards.Verify(member.Name, member.Annotations[clusters.AuthorityAnnotation])
 	dialer, err := shards.NewDialer(member.Name, clusters.ReplicasOf(member), tlsConfig)
 	if err != nil {
-		return controllers.Clients{}, err
+		return nil, nil, nil, err
 	}
 	transport := dialer.Transport()
-	transport.DisableKeepAlives = true
 	through, err := rest.HTTPWrappersForConfig(config, shards.WithBounds(member.Name, transport))
 	if err != nil {
-		return controllers.Clients{}, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
+		return nil, nil, nil, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}
-	return clientsOf(config, &http.Client{Transport: through})
+	return config, transport, through, nil
 }

@@ -44,6 +44,8 @@ type Filter struct {
 	// InProcess recognises requests of this server's own controllers. They name clusters exactly, also clusters
 	// that do not exist yet, because the controllers create them.
 	InProcess func(*http.Request) bool
+	// IsHere returns an error for a cluster that is on another shard by now. Nil: none is.
+	IsHere func(logicalcluster.Name) error
 	// RequestInfo parses the URL inside a cluster.
 	RequestInfo apirequest.RequestInfoResolver
 	// CountedAs returns the name under which limits count the request in ctx, whose user is who.
@@ -103,6 +105,9 @@ func (f *Filter) Admit(next http.Handler) http.Handler {
 			return
 		}
 		name, err := d.resolve(req.Context(), f.Resolver, nil)
+		if err == nil && f.IsHere != nil && !f.InProcess(req) {
+			err = f.IsHere(name)
+		}
 		if err != nil {
 			f.refuse(w, req, err)
 			return

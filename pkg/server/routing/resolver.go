@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -84,7 +85,7 @@ func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, works
 func (d *Directory) assigned(path string) (logicalcluster.Name, bool) {
 	var found *corev1alpha1.LogicalCluster
 	for _, lc := range d.LogicalClusters.ByIndex(clusters.ByPath, path) {
-		if conditions.IsTrue(lc, clusters.ConditionOrphaned) || clusters.IsComing(lc) {
+		if conditions.IsTrue(lc, clusters.ConditionOrphaned) || clusters.IsComing(lc) || clusters.HasMoved(lc) {
 			continue // there may be another one at its path, of an orphan on another shard
 		}
 		if found == nil || found.DeletionTimestamp != nil && lc.DeletionTimestamp == nil {
@@ -128,6 +129,9 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 	if !clusters.IsValidName(name) { // valid in a path but not as a cluster's name, such as one that is too short
 		return "", notFound(name.Path())
 	}
+	if err := d.awaitArrival(ctx, name); err != nil {
+		return "", err
+	}
 	lc, err := d.logicalCluster(ctx, name, mayRead)
 	switch {
 	case err == nil && clusters.IsComing(lc):
@@ -142,6 +146,42 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 		return "", notFound(name.Path())
 	}
 	return "", readError(name.Path(), err)
+}
+
+const (
+	// arrivalPatience is how long a request waits for a cluster that moves here, and arrivalInterval how often it
+	// looks. Whoever moves it needs some milliseconds, from the moment on at which its former shard sends here.
+	arrivalPatience = 10 * time.Second
+	arrivalInterval = 5 * time.Millisecond
+)
+
+// awaitArrival returns once this process has not heard of a cluster as one that moves here. It reads nothing.
+func (d *Directory) awaitArrival(ctx context.Context, name logicalcluster.Name) error {
+	key, until := clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}, time.Now().Add(arrivalPatience)
+	for {
+		lc, ok := d.LogicalClusters.Get(key)
+		if !ok || !clusters.IsComing(lc) || clusters.ComingFrom(lc) == (clusters.Move{}) {
+			return nil
+		}
+		if time.Now().After(until) {
+			return NewUnavailable(fmt.Sprintf("logical cluster %q moves here from shard %s, and is not there yet: try again in some seconds", name, clusters.ComingFrom(lc).Shard))
+		}
+		select {
+		case <-ctx.Done():
+			return NewUnavailable(context.Cause(ctx).Error())
+		case <-time.After(arrivalInterval):
+		}
+	}
+}
+
+// IsHere returns a clusters.MovedError for a cluster that has moved to another shard, as far as this process has heard.
+// Rights in it are still known: so nobody learns where it is who may not enter it.
+func (d *Directory) IsHere(name logicalcluster.Name) error {
+	lc, ok := d.LogicalClusters.Get(clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName})
+	if ok && clusters.HasMoved(lc) {
+		return &clusters.MovedError{Cluster: name, To: clusters.MovedTo(lc)}
+	}
+	return nil
 }
 
 // child returns the cluster of the workspace with the given name in parent.

@@ -69,7 +69,7 @@ func (h *Homes) first(ctx context.Context, cluster logicalcluster.Name) (place, 
 	if home, ok := h.cache.Get(cluster); ok && h.isStillAt(ctx, place{home.(string), cluster}) {
 		return place{home.(string), cluster}, nil
 	}
-	if _, err := h.cfg.Here.LogicalCluster(ctx, cluster); !apierrors.IsNotFound(err) {
+	if _, err := h.here(ctx, cluster); !apierrors.IsNotFound(err) {
 		return place{h.cfg.Own, cluster}, err
 	}
 	who, err := h.whoHas(ctx, cluster)
@@ -148,6 +148,10 @@ func (h *Homes) child(ctx context.Context, parent place, name string) (place, er
 		return place{}, noCluster(of.String())
 	}
 	lc, err := h.logicalCluster(ctx, at.shard, at.cluster)
+	if moved, ok := errors.AsType[*clusters.MovedError](err); ok { // just now: the Workspace does not say so yet
+		at.shard = moved.To.Shard
+		lc, err = h.logicalCluster(ctx, at.shard, at.cluster)
+	}
 	if err != nil {
 		return place{}, err
 	}
@@ -161,7 +165,7 @@ func (h *Homes) child(ctx context.Context, parent place, name string) (place, er
 // logicalCluster reads a LogicalCluster of a shard, which may be this one.
 func (h *Homes) logicalCluster(ctx context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
 	if shard == h.cfg.Own {
-		return h.cfg.Here.LogicalCluster(ctx, cluster)
+		return h.here(ctx, cluster)
 	}
 	if others, err := h.cfg.Members(); err != nil || !slices.Contains(others, shard) {
 		return nil, errors.Join(fmt.Errorf("shard %s is no member of the installation", shard), err)

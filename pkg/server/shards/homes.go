@@ -111,7 +111,7 @@ func same(home, shard string, cluster logicalcluster.Name) error {
 
 // find asks whether a logical cluster is on a shard.
 func (h *Homes) find(ctx context.Context, shard string, cluster logicalcluster.Name) error {
-	switch _, err := h.cfg.Here.LogicalCluster(ctx, cluster); {
+	switch _, err := h.here(ctx, cluster); {
 	case err == nil:
 		return same(h.cfg.Own, shard, cluster)
 	case !apierrors.IsNotFound(err):
@@ -137,6 +137,15 @@ func (h *Homes) find(ctx context.Context, shard string, cluster logicalcluster.N
 	}
 	h.cfg.Memory.Remember(ctx, cluster, shard)
 	return nil
+}
+
+// here returns the LogicalCluster of a cluster of this shard. One that has moved is none.
+func (h *Homes) here(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	lc, err := h.cfg.Here.LogicalCluster(ctx, cluster)
+	if err == nil && clusters.HasMoved(lc) {
+		return nil, &goneElsewhere{clusters.MovedError{Cluster: cluster, To: clusters.MovedTo(lc)}}
+	}
+	return lc, err
 }
 
 // isAssigned reports whether another shard than the one that says that it has a logical cluster has assigned the

@@ -2,12 +2,14 @@ package shards
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -36,7 +38,27 @@ func (r *Reader) LogicalCluster(ctx context.Context, shard string, cluster logic
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	return p.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	lc, err := p.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && clusters.MoveIn(status.Status()) != (clusters.Move{}) {
+		err = &goneElsewhere{clusters.MovedError{Cluster: cluster, To: clusters.MoveIn(status.Status())}}
+	}
+	return lc, err
+}
+
+// goneElsewhere is a NotFound, and wraps a clusters.MovedError.
+type goneElsewhere struct{ moved clusters.MovedError }
+
+// Error implements error.
+func (g *goneElsewhere) Error() string { return g.moved.Error() }
+
+// Unwrap is for errors.As.
+func (g *goneElsewhere) Unwrap() error { return &g.moved }
+
+// Status implements apierrors.APIStatus.
+func (g *goneElsewhere) Status() metav1.Status {
+	status := apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), g.moved.Cluster.String()).Status()
+	status.Message = g.moved.Error()
+	return status
 }
 
 func (r *Reader) peer(shard string) (*peer, error) {

@@ -150,20 +150,35 @@ func (c *Client) Discard(ctx context.Context, cluster logicalcluster.Name, revis
 		}
 		by = &f
 	}
+	while := func(ctx context.Context, gone ...clientv3.Op) error {
+		if _, err := c.etcd.KeepAliveOnce(ctx, by.lease); err != nil {
+			return thawedBy(err)
+		}
+		return c.whileComing(ctx, *by, key, revision, gone...)
+	}
+	if err := c.removeAll(ctx, cluster, key, while); err != nil {
+		return err
+	}
+	return c.end(ctx, *by, key, revision)
+}
+
+// removeAll deletes what a logical cluster has, but for its LogicalCluster, whose key that is. while deletes some of
+// it.
+func (c *Client) removeAll(ctx context.Context, cluster logicalcluster.Name, key string, while func(ctx context.Context, gone ...clientv3.Op) error) error {
 	for _, r := range c.storedResources() {
 		prefix, err := clusters.StorageKey(r.prefix, r.prefix, cluster)
 		if err != nil {
 			return err
 		}
-		if err := c.discardAll(ctx, *by, c.config.Prefix+prefix+"/", key, revision); err != nil {
+		if err := c.removeBelow(ctx, c.config.Prefix+prefix+"/", key, while); err != nil {
 			return fmt.Errorf("remove what logical cluster %s has of %s: %w", cluster, r.name(), err)
 		}
 	}
-	return c.end(ctx, *by, key, revision)
+	return nil
 }
 
-// discardAll deletes the keys with a prefix, but for that of the LogicalCluster.
-func (c *Client) discardAll(ctx context.Context, by Freeze, prefix, key string, revision int64) error {
+// removeBelow deletes the keys with a prefix, but for one.
+func (c *Client) removeBelow(ctx context.Context, prefix, key string, while func(ctx context.Context, gone ...clientv3.Op) error) error {
 	for from := prefix; ; {
 		page, err := c.etcd.KV.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithKeysOnly(), clientv3.WithLimit(opsAtOnce))
 		if err != nil || len(page.Kvs) == 0 {
@@ -175,10 +190,7 @@ func (c *Client) discardAll(ctx context.Context, by Freeze, prefix, key string, 
 				gone = append(gone, clientv3.OpDelete(string(kv.Key)))
 			}
 		}
-		if _, err := c.etcd.KeepAliveOnce(ctx, by.lease); err != nil {
-			return thawedBy(err)
-		}
-		if err := c.whileComing(ctx, by, key, revision, gone...); err != nil {
+		if err := while(ctx, gone...); err != nil {
 			return err
 		}
 	}
@@ -195,9 +207,5 @@ func (c *Client) end(ctx context.Context, by Freeze, key string, revision int64)
 
 // whileComing writes while a logical cluster is one that comes, and a freeze of it holds.
 func (c *Client) whileComing(ctx context.Context, by Freeze, key string, revision int64, then ...clientv3.Op) error {
-	made, err := c.etcd.Txn(ctx).If(append(by.holds(c.config.Prefix), clientv3.Compare(clientv3.ModRevision(key), "=", revision))...).Then(then...).Commit()
-	if err == nil && !made.Succeeded {
-		err = ErrThawed
-	}
-	return err
+	return c.decide(ctx, append(by.holds(c.config.Prefix), clientv3.Compare(clientv3.ModRevision(key), "=", revision)), ErrThawed, then...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -173,9 +174,13 @@ func thawedBy(err error) error {
 func (c *Client) Write(ctx context.Context, f Freeze, objects []Stored, deletions []string) error {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
-	err := c.loadAll(ctx, f.holds(c.config.Prefix), func(take func(StoredIn) error) error {
+	expire, err := c.expiry(ctx, objects)
+	if err != nil {
+		return err
+	}
+	err = c.loadAll(ctx, f.holds(c.config.Prefix), func(take func(StoredIn) error) error {
 		for _, s := range objects {
-			if err := take(StoredIn{Cluster: f.Cluster, Stored: s}); err != nil {
+			if err := take(StoredIn{Cluster: f.Cluster, Stored: s, expires: expire(s.Key)}); err != nil {
 				return err
 			}
 		}
@@ -190,4 +195,22 @@ func (c *Client) Write(ctx context.Context, f Freeze, objects []Stored, deletion
 		return fmt.Errorf("%w (%w)", ErrThawed, err)
 	}
 	return err
+}
+
+// expiry returns a function that returns the lease with which an object expires, by its key: Events do. 0: it stays.
+func (c *Client) expiry(ctx context.Context, objects []Stored) (func(key string) clientv3.LeaseID, error) {
+	expires := func(key string) bool { return strings.HasPrefix(key, eventKeys) }
+	if !slices.ContainsFunc(objects, func(s Stored) bool { return expires(s.Key) }) {
+		return func(string) clientv3.LeaseID { return 0 }, nil
+	}
+	lease, err := c.etcd.Grant(ctx, int64(clusters.EventTTL/time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("ask etcd for a lease of Events: %w", err)
+	}
+	return func(key string) clientv3.LeaseID {
+		if !expires(key) {
+			return 0
+		}
+		return lease.ID
+	}, nil
 }

@@ -142,5 +142,5 @@ func (c *Client) opOf(ctx context.Context, in StoredIn) (clientv3.Op, error) {
 		return clientv3.Op{}, fmt.Errorf("encode it: %w", err)
 	}
 	data, err = r.transformer.TransformToStorage(ctx, data, value.DefaultContext(at))
-	return clientv3.OpPut(at, string(data)), err
+	return clientv3.OpPut(at, string(data), clientv3.WithLease(in.expires)), err
 }

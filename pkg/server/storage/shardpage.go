@@ -27,6 +27,8 @@ type StoredIn struct {
 	In, Place string
 	// Gone: it was deleted, at Revision.
 	Gone bool
+	// expires is the lease of etcd with which it is written.
+	expires clientv3.LeaseID
 }
 
 // in returns what is at a place of a resource. ok is false for a key that has no logical cluster: nobody serves it.
@@ -64,6 +66,16 @@ const progressInterval = 20 * time.Millisecond
 // another one. If they have so many bytes, or more, it returns an earlier revision, up to which it has read all. An
 // error wraps ErrCompacted if etcd has the changes no more, or never had the revision.
 func (c *Client) ReadChanges(ctx context.Context, after, upTo int64, size int, visit func(StoredIn) error) (through int64, err error) {
+	return c.readChanges(ctx, "", after, upTo, size, visit)
+}
+
+// ReadChangesIn is ReadChanges of one logical cluster.
+func (c *Client) ReadChangesIn(ctx context.Context, cluster logicalcluster.Name, after, upTo int64, size int, visit func(StoredIn) error) (through int64, err error) {
+	return c.readChanges(ctx, cluster, after, upTo, size, visit)
+}
+
+// readChanges reads the changes of one logical cluster, or of all.
+func (c *Client) readChanges(ctx context.Context, of logicalcluster.Name, after, upTo int64, size int, visit func(StoredIn) error) (through int64, err error) {
 	if after >= upTo {
 		return after, nil
 	}
@@ -99,7 +111,7 @@ func (c *Client) ReadChanges(ctx context.Context, after, upTo int64, size int, v
 					return upTo, nil
 				}
 				through = event.Kv.ModRevision
-				in, ok, err := c.changeOf(ctx, event, resources)
+				in, ok, err := c.changeOf(ctx, event, resources, of)
 				if err == nil && ok {
 					size -= len(event.Kv.Key) + len(in.JSON)
 					err = visit(in)
@@ -129,14 +141,17 @@ func changesLost(err error, after int64) error {
 	return fmt.Errorf("watch etcd behind revision %d: %w", after, err)
 }
 
-// changeOf returns what has changed. ok is false for what is no object.
-func (c *Client) changeOf(ctx context.Context, event *clientv3.Event, resources []*storedResource) (in StoredIn, ok bool, err error) {
+// changeOf returns what has changed. ok is false for what is no object, or of another logical cluster than that.
+func (c *Client) changeOf(ctx context.Context, event *clientv3.Event, resources []*storedResource, of logicalcluster.Name) (in StoredIn, ok bool, err error) {
 	place := strings.TrimPrefix(string(event.Kv.Key), c.config.Prefix+"/")
 	n := slices.IndexFunc(resources, func(r *storedResource) bool { return strings.HasPrefix(place, r.name()) })
 	if n < 0 {
 		return in, false, nil
 	}
 	s := Stored{Revision: event.Kv.ModRevision}
+	if in, ok = resources[n].in(s, place); !ok || of != "" && in.Cluster != of {
+		return in, false, nil
+	}
 	if event.Type == mvccpb.PUT {
 		if s, err = resources[n].read(ctx, event.Kv); err != nil {
 			return in, false, err

@@ -68,10 +68,12 @@ func (t *thawed) whenThawed(ctx context.Context, write func(context.Context) err
 		if !errors.Is(err, ErrConditionUnmet) {
 			return err
 		}
-		why, revision, unread := t.reason(ctx, cluster)
+		why, to, revision, unread := t.reason(ctx, cluster)
 		switch {
 		case unread != nil:
 			return unread
+		case to != clusters.Move{}:
+			return &clusters.MovedError{Cluster: cluster, To: to}
 		case why == "":
 			if unmet++; unmet == othersUnmet {
 				return err
@@ -96,18 +98,19 @@ func frozen(cluster logicalcluster.Name, why string) *apierrors.StatusError {
 		"nothing was written: the writes in logical cluster %s wait, because %s; try again in some seconds", cluster, why))
 }
 
-// reason returns why a logical cluster is frozen, and the revision of etcd at which that was read. Empty: it is not.
-func (t *thawed) reason(ctx context.Context, cluster logicalcluster.Name) (why string, revision int64, err error) {
+// reason returns why a logical cluster is frozen, or where it has moved, and the revision of etcd at which that was
+// read. Without a reason it is not frozen.
+func (t *thawed) reason(ctx context.Context, cluster logicalcluster.Name) (why string, to clusters.Move, revision int64, err error) {
 	ctx, done := t.calls.begin(ctx)
 	defer done()
 	there, err := t.calls.kv.Get(ctx, freezeKey(t.prefix, cluster))
 	if err != nil {
-		return "", 0, fmt.Errorf("find out whether logical cluster %s is frozen: %w", cluster, err)
+		return "", to, 0, fmt.Errorf("find out whether logical cluster %s is frozen: %w", cluster, err)
 	}
 	if len(there.Kvs) > 0 {
-		why = cmp.Or(string(there.Kvs[0].Value), "it is frozen")
+		why, to = cmp.Or(string(there.Kvs[0].Value), "it is frozen"), movedTo(there.Kvs[0])
 	}
-	return why, there.Header.Revision, nil
+	return why, to, there.Header.Revision, nil
 }
 
 // await waits until the freeze of a logical cluster has changed since a revision, or cannot be watched any more. It

@@ -12,14 +12,12 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	newevents "github.com/regent-project/regent/pkg/server/apis/events"
 	"github.com/regent-project/regent/pkg/server/apis/resource"
 )
 
 const (
-	// eventTTL is how long events are kept after their last change, in seconds.
-	eventTTL = 60 * 60
-
 	maxReportingInstance = 128
 	maxAction            = 128
 	maxReason            = 128
@@ -32,7 +30,7 @@ var events = resource.Definition[*corev1.Event]{
 	ShortNames: []string{"ev"},
 	List:       &corev1.EventList{},
 	// Events are written often, expire by themselves, and are seldom read.
-	Stored:         resource.Stored[*corev1.Event]{Uncached: true, TTL: eventTTL},
+	Stored:         resource.Stored[*corev1.Event]{Uncached: true, TTL: uint64(clusters.EventTTL.Seconds())},
 	Name:           validation.NameIsDNSSubdomain,
 	CreateOnUpdate: true,
 	Unconditional:  true,

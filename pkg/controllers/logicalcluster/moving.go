@@ -1,0 +1,169 @@
+package logicalcluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/controllers"
+)
+
+// movingInterval is how often a cluster is looked at that comes, leaves, or has moved: nothing tells that a freeze has
+// ended, or what another shard has done.
+const movingInterval = 5 * time.Second
+
+// isMoving reports whether a cluster comes, may leave, or has moved.
+func isMoving(lc *corev1alpha1.LogicalCluster) bool {
+	return clusters.IsComing(lc) || clusters.HasMoved(lc) || clusters.Leaving(lc) != clusters.Move{}
+}
+
+// move ends what is left of a move, once whoever has begun it does not go on.
+func (c *controller) move(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+	cluster := clusters.KeyOf(lc).Cluster
+	c.ownerless.Forget(cluster)
+	if c.moves == nil {
+		return nil
+	}
+	end := c.moves.Remain
+	switch {
+	case clusters.IsComing(lc):
+		end = c.moves.End
+	case clusters.HasMoved(lc):
+		end = c.vacate
+	}
+	err := end(ctx, lc)
+	if apierrors.IsConflict(err) {
+		klog.FromContext(ctx).V(4).Info("A logical cluster is still on its way", "cluster", cluster, "reason", err)
+		c.AddAfter(cluster, movingInterval)
+		return nil
+	}
+	return err
+}
+
+// vacate removes what a cluster had here that has moved, once nothing here, and nobody else, leads to this shard any
+// more: its new shard has it, its Workspace names that shard, and so do the clusters of its own workspaces.
+func (c *controller) vacate(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
+	cluster, to := clusters.KeyOf(lc).Cluster, clusters.MovedTo(lc).Shard
+	left, err := c.hasLeft(ctx, lc, to)
+	if err != nil {
+		return err
+	}
+	for _, ws := range c.informers.Workspaces.List(cluster) {
+		if left = left && c.hasFollowed(ctx, ws, to); !left {
+			break
+		}
+	}
+	if !left {
+		c.AddAfter(cluster, movingInterval)
+		return nil
+	}
+	return c.moves.Vacate(ctx, lc)
+}
+
+// hasFollowed reports whether the cluster of a Workspace knows that the Workspace is on another shard now.
+func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Workspace, to string) bool {
+	at := clusters.HomeOf(ws, c.shard)
+	if at == "" {
+		return true
+	}
+	child := c.childOf(ws)
+	if at != c.shard {
+		there, err := c.others.Live.LogicalCluster(ctx, at, logicalcluster.Name(ws.Spec.Cluster))
+		if apierrors.IsNotFound(err) {
+			return true // it is gone, or moves itself
+		}
+		if err != nil {
+			return false
+		}
+		child = there
+	}
+	if child == nil || !controllers.Owns(ws, child) || clusters.ShardOf(child, clusters.OwnerShardLabel, at) == to {
+		return true
+	}
+	c.Add(clusters.KeyOf(child).Cluster)
+	return false
+}
+
+// hasLeft reports whether the shard to which a cluster has moved has it, and its Workspace says so.
+func (c *controller) hasLeft(ctx context.Context, lc *corev1alpha1.LogicalCluster, to string) (bool, error) {
+	there, err := c.others.Live.LogicalCluster(ctx, to, clusters.KeyOf(lc).Cluster)
+	_, movedOn := errors.AsType[*clusters.MovedError](err)
+	isGone := apierrors.IsNotFound(err) && !movedOn // it was deleted there, or that shard was restored from a backup of before
+	owner, ok := ownerOf(lc)
+	if !ok || err != nil && !apierrors.IsNotFound(err) || err == nil && (there.UID != lc.UID || clusters.IsComing(there)) {
+		return false, nil // asked again: the shard may be down
+	}
+	ws, err := c.owner(ctx, lc, owner)
+	if err != nil {
+		return false, nil //nolint:nilerr // asked again: the shard of the Workspace may be down, or the Workspace move itself
+	}
+	if ws == nil || ws.UID != lc.Spec.Owner.UID {
+		return true, nil
+	}
+	at := clusters.ShardOf(lc, clusters.OwnerShardLabel, c.shard)
+	return !isGone && clusters.ShardOf(ws, clusters.ShardLabel, at) != c.shard, nil
+}
+
+// childOf returns the cluster of a Workspace, if it is on this shard.
+func (c *controller) childOf(ws *tenancyv1alpha1.Workspace) *corev1alpha1.LogicalCluster {
+	child, ok := c.cached(logicalcluster.Name(ws.Spec.Cluster))
+	if !ok || !controllers.Owns(ws, child) || clusters.HasMoved(child) {
+		return nil
+	}
+	return child
+}
+
+// children returns the clusters of a cluster's workspaces, if it has come or gone with them.
+func (c *controller) children(lc *corev1alpha1.LogicalCluster) (keys []logicalcluster.Name) {
+	if !clusters.HasMoved(lc) && len(clusters.OriginsOf(lc)) == 0 {
+		return nil
+	}
+	for _, ws := range c.informers.Workspaces.List(clusters.KeyOf(lc).Cluster) {
+		if child := c.childOf(ws); child != nil {
+			keys = append(keys, clusters.KeyOf(child).Cluster)
+		}
+	}
+	return keys
+}
+
+// rehomed returns lc with the shard that has its Workspace by now, because the Workspace's cluster has come here or has
+// moved away. Nil: nothing has changed, as far as this shard knows.
+func (c *controller) rehomed(lc *corev1alpha1.LogicalCluster) *corev1alpha1.LogicalCluster {
+	owner, ok := ownerOf(lc)
+	if !ok {
+		return nil
+	}
+	parent, ok := c.cached(owner.Cluster)
+	ws, there := c.informers.Workspaces.Get(owner)
+	if !ok || !there || clusters.IsComing(parent) || ws.UID != lc.Spec.Owner.UID {
+		return nil
+	}
+	at := c.shard
+	if clusters.HasMoved(parent) {
+		at = clusters.MovedTo(parent).Shard
+	}
+	if at == clusters.ShardOf(lc, clusters.OwnerShardLabel, c.shard) {
+		return nil
+	}
+	out := lc.DeepCopy()
+	if at == c.shard {
+		delete(out.Labels, clusters.OwnerShardLabel)
+	} else {
+		metav1.SetMetaDataLabel(&out.ObjectMeta, clusters.OwnerShardLabel, at)
+	}
+	return out
+}
+
+// rehome writes which shard has the Workspace of a cluster by now.
+func (c *controller) rehome(ctx context.Context, out *corev1alpha1.LogicalCluster) error {
+	_, err := c.clients.LogicalClusters.Update(ctx, out, metav1.UpdateOptions{FieldManager: name})
+	return controllers.IgnoreNotFound(err)
+}

@@ -1,0 +1,275 @@
+package endpoints
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/build"
+	"github.com/regent-project/regent/pkg/server/bundle"
+	"github.com/regent-project/regent/pkg/server/moves"
+	"github.com/regent-project/regent/pkg/server/routing"
+	"github.com/regent-project/regent/pkg/server/storage"
+)
+
+// Changing reads what is stored of a logical cluster, and what has changed.
+type Changing interface {
+	Stored
+	ReadChangesIn(ctx context.Context, cluster logicalcluster.Name, after, upTo int64, size int, visit func(storage.StoredIn) error) (through int64, err error)
+}
+
+// leaving handles bundle.LeavingPath, for whom freeze handles its path. It answers 409 if the logical cluster cannot
+// move now, 410 if the freeze has ended, or if etcd has the revision no more, and 421 if it has moved.
+type leaving struct {
+	freeze
+	shard  string
+	stored Changing
+	moves  *moves.Moves
+}
+
+// ServeHTTP implements http.Handler.
+func (l *leaving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	cluster, who, err := l.check(req)
+	switch {
+	case err != nil:
+		answer(w, req, l.serializer, "", nil, err)
+	case req.Method == http.MethodGet:
+		page, err := l.read(req, cluster)
+		answer(w, req, l.serializer, "application/jsonl", page, err)
+	default:
+		left, err := l.take(req, cluster, who)
+		answerJSON(w, req, l.serializer, left, err)
+	}
+}
+
+func (l *leaving) check(req *http.Request) (cluster logicalcluster.Name, who string, err error) {
+	cluster, ok := clusters.From(req.Context())
+	if !ok || cluster == clusters.Wildcard || clusters.IsPermanent(cluster) {
+		return "", "", apierrors.NewBadRequest("one logical cluster of a workspace moves, as in /clusters/root:team" + bundle.LeavingPath)
+	}
+	who, err = l.mayWriteAll(req, bundle.LeavingPath)
+	return cluster, who, err
+}
+
+func (l *leaving) take(req *http.Request, cluster logicalcluster.Name, who string) (left bundle.Left, err error) {
+	query := req.URL.Query()
+	to := clusters.Move{Shard: query.Get("to"), ID: query.Get("move")}
+	if req.Method == http.MethodPost && (!clusters.IsSegment(to.Shard) || !clusters.IsSegment(to.ID) || to.Shard == l.shard) {
+		return left, apierrors.NewBadRequest(fmt.Sprintf("give ?to= another shard than %s, and ?move= an id of small letters, digits and dashes", l.shard))
+	}
+	if req.Method == http.MethodPost && query.Get("freeze") == "" {
+		return l.begin(req.Context(), cluster, to, who)
+	}
+	frozen, err := storage.ParseFreeze(cluster, query.Get("freeze"))
+	if err != nil {
+		return left, apierrors.NewBadRequest(err.Error() + ": give ?freeze= what the answer to POST has said")
+	}
+	switch req.Method {
+	case http.MethodPost:
+		err = l.moves.Depart(req.Context(), frozen, to)
+	case http.MethodPut:
+		err = l.freezer.Renew(req.Context(), frozen)
+	case http.MethodDelete:
+		err = l.moves.Stay(req.Context(), frozen)
+	default:
+		return left, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "leaving"}, req.Method)
+	}
+	return bundle.Left{Frozen: tell(frozen)}, answerOf(err)
+}
+
+func (l *leaving) begin(ctx context.Context, cluster logicalcluster.Name, to clusters.Move, who string) (bundle.Left, error) {
+	if err := l.checkFormat(); err != nil {
+		return bundle.Left{}, err
+	}
+	left, err := l.moves.Leave(ctx, cluster, to, who)
+	if err != nil {
+		return bundle.Left{}, answerOf(err)
+	}
+	lc, err := moves.Encode(left.LogicalCluster)
+	return bundle.Left{Frozen: tell(left.Freeze), LogicalCluster: lc.JSON, Objects: left.Objects}, err
+}
+
+// read returns a page, or what has changed.
+func (l *leaving) read(req *http.Request, cluster logicalcluster.Name) ([]byte, error) {
+	query, ctx := req.URL.Query(), req.Context()
+	now, err := l.stored.Revision(ctx)
+	if err != nil {
+		return nil, routing.NewUnavailable(err.Error())
+	}
+	number := func(name string) (n int64) {
+		if query.Get(name) == "" || err != nil {
+			return 0
+		}
+		if n, err = strconv.ParseInt(query.Get(name), 10, 64); err == nil && n <= 0 {
+			err = errors.New("it must be a revision of etcd")
+		}
+		return n
+	}
+	revision, since := number("revision"), number("since")
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("?revision= and ?since=: %v", err))
+	}
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	more, through := false, now
+	take := func(s storage.Stored, gone bool) error {
+		if s.Key == bundle.LogicalClusterKey {
+			return nil
+		}
+		if s.Fault != nil {
+			return newConflict("%s cannot be read, so it cannot move: an administrator finds it in etcd (docs/OPERATIONS.md), and mends or deletes it: %v", s.Key, s.Fault)
+		}
+		return encoder.Encode(bundle.Line{Object: &bundle.Object{Key: s.Key, Revision: s.Revision, Object: s.JSON, Deleted: gone}})
+	}
+	if since > 0 {
+		through, err = l.stored.ReadChangesIn(ctx, cluster, since, now, pageBytes, func(in storage.StoredIn) error { return take(in.Stored, in.Gone) })
+		more = through < now
+	} else {
+		if revision == 0 {
+			revision = now
+		}
+		through = revision
+		more, err = l.stored.ReadPage(ctx, cluster, revision, query.Get("after"), pageBytes, func(s storage.Stored) error { return take(s, false) })
+	}
+	var refused apierrors.APIStatus
+	switch {
+	case errors.Is(err, storage.ErrCompacted):
+		return nil, apierrors.NewResourceExpired(err.Error() + ": begin again")
+	case errors.As(err, &refused):
+		return nil, err
+	case err != nil:
+		return nil, routing.NewUnavailable(err.Error())
+	}
+	var out bytes.Buffer
+	header := bundle.Header{Version: bundle.Version, Cluster: cluster.String(), Path: cluster.String(), Shard: l.shard, Revision: through, Time: time.Now().UTC(), WrittenBy: build.Info().GitVersion}
+	if err := json.NewEncoder(&out).Encode(bundle.Line{Header: &header}); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	if err := encoder.Encode(bundle.Line{Page: &bundle.Page{More: more}}); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	_, err = lines.WriteTo(&out)
+	return out.Bytes(), err
+}
+
+// arriving handles bundle.ArrivingPath, for whom freeze handles its path. It answers 409 if the logical cluster cannot
+// come, or has not left yet, and 410 if the freeze has ended.
+type arriving struct {
+	freeze
+	moves *moves.Moves
+}
+
+// ServeHTTP implements http.Handler.
+func (a *arriving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	frozen, err := a.take(req)
+	answerJSON(w, req, a.serializer, frozen, err)
+}
+
+func (a *arriving) take(req *http.Request) (bundle.Frozen, error) {
+	if at, ok := clusters.From(req.Context()); !ok || at != clusters.SystemAdmin {
+		return bundle.Frozen{}, apierrors.NewBadRequest("a logical cluster arrives at its shard, as in /clusters/" + clusters.SystemAdmin.String() + bundle.ArrivingPath)
+	}
+	who, err := a.mayWriteAll(req, bundle.ArrivingPath)
+	if err != nil {
+		return bundle.Frozen{}, err
+	}
+	query := req.URL.Query()
+	if req.Method == http.MethodPost && query.Get("freeze") == "" {
+		return a.begin(req, who)
+	}
+	cluster := logicalcluster.Name(query.Get("cluster"))
+	frozen, err := storage.ParseFreeze(cluster, query.Get("freeze"))
+	if err != nil || !clusters.IsValidName(cluster) {
+		return bundle.Frozen{}, apierrors.NewBadRequest("give ?cluster= the name of the logical cluster, and ?freeze= what the answer to POST has said")
+	}
+	switch req.Method {
+	case http.MethodPut:
+		err = a.fill(req, frozen)
+	case http.MethodPatch:
+		err = a.complete(req, frozen)
+	case http.MethodPost:
+		err = answerOf(a.moves.Arrive(req.Context(), frozen, clusters.Move{Shard: query.Get("from"), ID: query.Get("move")}))
+	case http.MethodDelete:
+		err = answerOf(a.moves.Cancel(req.Context(), frozen))
+	default:
+		err = apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "arriving"}, req.Method)
+	}
+	return tell(frozen), err
+}
+
+// arrivalOf reads what the body says.
+func arrivalOf(req *http.Request) (bundle.Arriving, *corev1alpha1.LogicalCluster, error) {
+	var given bundle.Arriving
+	if err := json.NewDecoder(http.MaxBytesReader(nil, req.Body, bundle.MaxWrite)).Decode(&given); err != nil {
+		return given, nil, apierrors.NewBadRequest(fmt.Sprintf("the body is no logical cluster that arrives: %v", err))
+	}
+	lc := &corev1alpha1.LogicalCluster{}
+	if err := json.Unmarshal(given.LogicalCluster, lc); err != nil {
+		return given, nil, apierrors.NewBadRequest(fmt.Sprintf("the LogicalCluster cannot be read: %v", err))
+	}
+	return given, lc, nil
+}
+
+func (a *arriving) begin(req *http.Request, who string) (bundle.Frozen, error) {
+	given, lc, err := arrivalOf(req)
+	if err != nil {
+		return bundle.Frozen{}, err
+	}
+	if !clusters.IsSegment(given.Shard) || !clusters.IsSegment(given.Move) || !clusters.IsSegment(given.OwnerShard) {
+		return bundle.Frozen{}, apierrors.NewBadRequest("shard, move and ownerShard must be small letters, digits and dashes")
+	}
+	if err := a.checkFormat(); err != nil {
+		return bundle.Frozen{}, err
+	}
+	frozen, err := a.moves.Begin(req.Context(), lc, given.OwnerShard, clusters.Move{Shard: given.Shard, ID: given.Move}, who)
+	return tell(frozen), answerOf(err)
+}
+
+func (a *arriving) complete(req *http.Request, frozen storage.Freeze) error {
+	given, lc, err := arrivalOf(req)
+	if err != nil {
+		return err
+	}
+	return answerOf(a.moves.Complete(req.Context(), frozen, lc, given.Objects))
+}
+
+// fill writes objects as the other shard has them.
+func (a *arriving) fill(req *http.Request, frozen storage.Freeze) error {
+	objects, deletions, err := readObjects(frozen.Cluster, req.Body, mayArrive)
+	if err != nil {
+		return err
+	}
+	for n, o := range objects {
+		if strings.HasPrefix(o.Key, bundle.WorkspaceKeys) {
+			if objects[n].JSON, err = a.moves.Relabel(req.Context(), frozen.Cluster, o.JSON); err != nil {
+				return answerOf(err)
+			}
+		}
+	}
+	return a.put(req.Context(), frozen, objects, deletions)
+}
+
+// mayArrive says why an object is not written, as bundle.LeftAlone does.
+func mayArrive(key string) string {
+	if key == bundle.LogicalClusterKey {
+		return "the logical cluster itself arrives last"
+	}
+	return ""
+}
+
+var (
+	_ http.Handler = (*leaving)(nil)
+	_ http.Handler = (*arriving)(nil)
+)

@@ -1,0 +1,512 @@
+package installation
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/bundle"
+)
+
+// Moved is a logical cluster that was moved.
+type Moved struct {
+	Path    string `json:"path"`
+	Cluster string `json:"cluster"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Objects int64  `json:"objects"`
+	// Took is how long all of it took, and Frozen for how long writes waited at most.
+	Took   time.Duration `json:"took"`
+	Frozen time.Duration `json:"frozen"`
+}
+
+const (
+	// moveTries is how often a move is begun that others or a fault have stopped, and movePause is before the next.
+	moveTries = 10
+	movePause = 2 * time.Second
+	// fewBytes is how much is left to be copied when writes are made to wait, and catchUps is how often it is waited
+	// for that so little is left: a cluster may be written faster than it is copied.
+	fewBytes = 64 << 10
+	catchUps = 20
+	// writeBytes is how many bytes of objects are sent at once, and as many as the last one has.
+	writeBytes = 2 << 20
+	// moveRenewal is how often a freeze is renewed, which lasts for ten seconds.
+	moveRenewal = 2 * time.Second
+	// settleTimeout is how long the shard of the Workspace may take to write where its cluster is, and settlePause
+	// how often it is looked at.
+	settleTimeout, settlePause = 30 * time.Second, 50 * time.Millisecond
+	// undoTimeout is how long it may take to undo what ends by itself, too.
+	undoTimeout = 10 * time.Second
+)
+
+// ErrThere is of a logical cluster that is on the shard already.
+var ErrThere = errors.New("it is on that shard already")
+
+// Move moves the logical cluster at a path, without those below it, to a shard. Its users may go on meanwhile. Before
+// its switch a move that fails is undone, and begun again if that may help; after it, it is ended by the shards.
+func (a *Admin) Move(ctx context.Context, path logicalcluster.Path, to string) (*Moved, error) {
+	began := time.Now()
+	for try := 1; ; try++ {
+		moved, err := a.moveOnce(ctx, path, to)
+		if err == nil {
+			moved.Took = time.Since(began)
+			return moved, nil
+		}
+		if try == moveTries || !mayHelp(err) || ctx.Err() != nil {
+			return nil, fmt.Errorf("move %s to shard %s: %w", path, to, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("move %s to shard %s: %w: %w", path, to, context.Cause(ctx), err)
+		case <-time.After(movePause):
+		}
+	}
+}
+
+// mayHelp reports whether a move may succeed when it is begun again.
+func mayHelp(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusConflict || code == http.StatusGone
+	}
+	return !errors.Is(err, ErrThere) && !errors.Is(err, errNowhere)
+}
+
+// errNowhere is of a path that leads to no logical cluster.
+var errNowhere = errors.New("no shard has such a workspace")
+
+func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to string) (*Moved, error) {
+	m := &mover{id: rand.String(12)}
+	defer m.close()
+	var err error
+	if m.destination, err = a.ask(ctx, to, m); err != nil {
+		return nil, err
+	}
+	if m.origin, m.lc, err = a.find(ctx, path, m); err != nil {
+		return nil, err
+	}
+	if m.origin.name == to {
+		return nil, ErrThere
+	}
+	m.cluster = logicalcluster.From(m.lc)
+	if err := m.move(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.settled(ctx, m); err != nil {
+		return nil, err
+	}
+	return &Moved{Path: path.String(), Cluster: m.cluster.String(), From: m.origin.name, To: to, Objects: m.objects, Frozen: m.frozen}, nil
+}
+
+// asked is a shard, as a move asks it.
+type asked struct {
+	name   string
+	client *rest.RESTClient
+}
+
+// ask returns how a member is asked, until m is closed.
+func (a *Admin) ask(ctx context.Context, name string, m *mover) (*asked, error) {
+	all, err := a.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := slices.IndexFunc(all, func(s *corev1alpha1.Shard) bool { return s.Name == name })
+	if n < 0 {
+		return nil, fmt.Errorf("%w: shard %q is no member of the installation: regent shard list", errNowhere, name)
+	}
+	return a.askMember(all[n], m)
+}
+
+func (a *Admin) askMember(member *corev1alpha1.Shard, m *mover) (*asked, error) {
+	config, transport, through, err := a.transportTo(member)
+	if err != nil {
+		return nil, err
+	}
+	m.open = append(m.open, transport)
+	config.ContentConfig = rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion(), GroupVersion: &corev1alpha1.SchemeGroupVersion}
+	config.QPS = -1
+	client, err := rest.UnversionedRESTClientForConfigAndClient(config, &http.Client{Transport: through})
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
+	}
+	return &asked{member.Name, client}, nil
+}
+
+// find returns the shard that has the logical cluster at a path, and its LogicalCluster.
+func (a *Admin) find(ctx context.Context, path logicalcluster.Path, m *mover) (*asked, *corev1alpha1.LogicalCluster, error) {
+	all, err := a.members(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	shards, found, faults := make([]*asked, len(all)), make([]*corev1alpha1.LogicalCluster, len(all)), make([]error, len(all))
+	for n, member := range all {
+		if shards[n], err = a.askMember(member, m); err != nil {
+			return nil, nil, err
+		}
+	}
+	var asking sync.WaitGroup
+	for n, shard := range shards {
+		asking.Go(func() { found[n], faults[n] = shard.logicalCluster(ctx, path) })
+	}
+	asking.Wait()
+	var at []int
+	var silent []error
+	for n, shard := range shards {
+		status := apierrors.APIStatus(nil)
+		switch {
+		case faults[n] == nil && !clusters.IsComing(found[n]):
+			at = append(at, n)
+		case faults[n] != nil && !(errors.As(faults[n], &status) && status.Status().Code < http.StatusInternalServerError):
+			silent = append(silent, fmt.Errorf("shard %s does not say whether it has it: %w", shard.name, faults[n]))
+		}
+	}
+	switch {
+	case len(at) == 1:
+		return shards[at[0]], found[at[0]], nil
+	case len(at) > 1:
+		return nil, nil, fmt.Errorf("%w, that is, several say that they have it, such as %s and %s: one was restored from a backup, or is another installation's", errNowhere, shards[at[0]].name, shards[at[1]].name)
+	case len(silent) > 0:
+		return nil, nil, errors.Join(silent...)
+	}
+	return nil, nil, fmt.Errorf("%w: %s", errNowhere, path)
+}
+
+func (s *asked) logicalCluster(ctx context.Context, path logicalcluster.Path) (*corev1alpha1.LogicalCluster, error) {
+	lc := &corev1alpha1.LogicalCluster{}
+	answer, err := s.do(ctx, s.client.Get().AbsPath(path.RequestPath()+"/apis/core.kcp.io/v1alpha1/logicalclusters/"+corev1alpha1.LogicalClusterName))
+	if err == nil {
+		err = json.Unmarshal(answer, lc)
+	}
+	return lc, err
+}
+
+// do makes a request once: what may have been done must not be done later, too.
+func (s *asked) do(ctx context.Context, req *rest.Request) ([]byte, error) {
+	result := req.MaxRetries(0).SetHeader("Accept", "application/json").Do(ctx)
+	if err := result.Error(); err != nil { // that of Raw does not say why
+		return nil, fmt.Errorf("shard %s: %w", s.name, err)
+	}
+	return result.Raw()
+}
+
+// mover moves one logical cluster, once.
+type mover struct {
+	id                  string
+	open                []*http.Transport
+	origin, destination *asked
+	cluster             logicalcluster.Name
+	lc                  *corev1alpha1.LogicalCluster
+
+	arriving bundle.Frozen
+	leaving  bundle.Left
+	// through is the revision of the origin up to which all was copied.
+	through int64
+	lines   bytes.Buffer
+	objects int64
+	frozen  time.Duration
+}
+
+func (m *mover) close() {
+	for _, one := range m.open {
+		one.CloseIdleConnections()
+	}
+}
+
+// move takes all steps, and undoes them if it fails before the switch.
+func (m *mover) move(ctx context.Context) (err error) {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	decided := false
+	ctx, end := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer func() {
+		end(nil)
+		if err != nil && !decided {
+			m.undo(context.WithoutCancel(ctx))
+		}
+	}()
+	renewing.Go(func() { m.renew(ctx, end) })
+	if err := m.copy(ctx); err != nil {
+		return because(ctx, err)
+	}
+	began := time.Now()
+	if err := m.leave(ctx); err != nil {
+		return because(ctx, err)
+	}
+	if decided, err = m.depart(ctx); err != nil {
+		return because(ctx, err)
+	}
+	if err := m.arrive(ctx); err != nil {
+		return fmt.Errorf("it is moving, and shard %s ends that within some seconds: %w", m.destination.name, because(ctx, err))
+	}
+	m.frozen = time.Since(began)
+	return nil
+}
+
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return err
+}
+
+// here returns a request to the destination, and there one to the origin.
+func (m *mover) here(verb string, body []byte) *rest.Request {
+	req := m.destination.client.Verb(verb).AbsPath(clusters.RequestPath(clusters.SystemAdmin) + bundle.ArrivingPath)
+	if m.arriving.Freeze != "" {
+		req = req.Param("cluster", m.cluster.String()).Param("freeze", m.arriving.Freeze).Param("from", m.origin.name).Param("move", m.id)
+	}
+	if body != nil {
+		req = req.Body(body)
+	}
+	return req
+}
+
+func (m *mover) there(verb string) *rest.Request {
+	req := m.origin.client.Verb(verb).AbsPath(clusters.RequestPath(m.cluster) + bundle.LeavingPath)
+	if verb != http.MethodGet {
+		req = req.Param("to", m.destination.name).Param("move", m.id)
+	}
+	if verb != http.MethodGet && m.leaving.Freeze != "" {
+		req = req.Param("freeze", m.leaving.Freeze)
+	}
+	return req
+}
+
+func (m *mover) begin(ctx context.Context) error {
+	lc, err := json.Marshal(m.lc)
+	if err != nil {
+		return fmt.Errorf("encode the LogicalCluster: %w", err)
+	}
+	body, err := json.Marshal(bundle.Arriving{LogicalCluster: lc, Shard: m.origin.name, Move: m.id, OwnerShard: clusters.ShardOf(m.lc, clusters.OwnerShardLabel, m.origin.name)})
+	if err != nil {
+		return fmt.Errorf("encode what arrives: %w", err)
+	}
+	answer, err := m.destination.do(ctx, m.here(http.MethodPost, body))
+	if err == nil {
+		err = json.Unmarshal(answer, &m.arriving)
+	}
+	return err
+}
+
+// renew renews the freeze of the destination until the context ends, and ends it if the freeze has.
+func (m *mover) renew(ctx context.Context, end context.CancelCauseFunc) {
+	tick := time.NewTicker(moveRenewal)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := m.destination.do(ctx, m.here(http.MethodPut, nil)); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			end(err)
+			return
+		}
+	}
+}
+
+// copy copies all that is there, and then what has changed meanwhile, until little is left.
+func (m *mover) copy(ctx context.Context) error {
+	for after, more := "", true; more; {
+		req := m.there(http.MethodGet)
+		if m.through > 0 {
+			req = req.Param("revision", strconv.FormatInt(m.through, 10)).Param("after", after)
+		}
+		var err error
+		if more, after, err = m.take(ctx, req); err != nil {
+			return err
+		}
+	}
+	for range catchUps {
+		before := m.objects
+		if _, err := m.changes(ctx); err != nil {
+			return err
+		}
+		if size := m.lines.Len(); size <= fewBytes && m.objects-before < 100 {
+			return m.flush(ctx)
+		}
+		if err := m.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changes takes what has changed since all was copied, and leaves the last of it unsent.
+func (m *mover) changes(ctx context.Context) (n int, err error) {
+	for more := true; more; n++ {
+		if more, _, err = m.take(ctx, m.there(http.MethodGet).Param("since", strconv.FormatInt(m.through, 10))); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// take reads what the origin answers with, and has it written.
+func (m *mover) take(ctx context.Context, req *rest.Request) (more bool, after string, err error) {
+	answer, err := m.origin.do(ctx, req)
+	if err != nil {
+		return false, "", err
+	}
+	ended := false
+	at := m.through
+	latest := map[string][]byte{}
+	var order []string
+	for text := range bytes.Lines(answer) {
+		var line bundle.Line
+		if err := json.Unmarshal(text, &line); err != nil {
+			return false, "", fmt.Errorf("shard %s: its answer cannot be read: %w", m.origin.name, err)
+		}
+		switch {
+		case line.Header != nil:
+			at = line.Header.Revision
+		case line.Page != nil:
+			more, ended = line.Page.More, true
+		case line.Object != nil:
+			after = line.Object.Key
+			if _, ok := latest[after]; !ok {
+				order = append(order, after)
+			}
+			if latest[after], err = json.Marshal(line.Object); err != nil {
+				return false, "", err
+			}
+		}
+	}
+	if !ended {
+		return false, "", fmt.Errorf("shard %s: its answer was cut off", m.origin.name)
+	}
+	// Each object is sent once in a request, as it was last: those of one request are written in no order. So what is
+	// sent later must not be in the same one as what was before.
+	if err := m.flush(ctx); err != nil {
+		return false, "", err
+	}
+	for _, key := range order {
+		m.lines.Write(latest[key])
+		m.lines.WriteByte('\n')
+		m.objects++
+		if m.lines.Len() >= writeBytes {
+			if err := m.flush(ctx); err != nil {
+				return false, "", err
+			}
+		}
+	}
+	m.through = at
+	return more, after, nil
+}
+
+// flush returns once all is written that was taken.
+func (m *mover) flush(ctx context.Context) error {
+	if m.lines.Len() == 0 {
+		return nil
+	}
+	body := bytes.Clone(m.lines.Bytes())
+	m.lines.Reset()
+	_, err := m.destination.do(ctx, m.here(http.MethodPut, body))
+	return err
+}
+
+// leave makes writes wait, copies the rest, and has the destination check that all is there.
+func (m *mover) leave(ctx context.Context) error {
+	answer, err := m.origin.do(ctx, m.there(http.MethodPost))
+	if err == nil {
+		err = json.Unmarshal(answer, &m.leaving)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := m.changes(ctx); err != nil {
+		return err
+	}
+	if m.through < m.leaving.Revision {
+		return fmt.Errorf("shard %s has told of changes up to revision %d only, and is frozen at %d", m.origin.name, m.through, m.leaving.Revision)
+	}
+	if err := m.flush(ctx); err != nil {
+		return err
+	}
+	m.objects = m.leaving.Objects
+	body, err := json.Marshal(bundle.Arriving{LogicalCluster: m.leaving.LogicalCluster, Objects: m.leaving.Objects})
+	if err != nil {
+		return fmt.Errorf("encode what arrives: %w", err)
+	}
+	_, err = m.destination.do(ctx, m.here(http.MethodPatch, body))
+	return err
+}
+
+// depart makes the cluster one of the destination. It is decided, too, if nobody knows whether it was done.
+func (m *mover) depart(ctx context.Context) (decided bool, err error) {
+	_, err = m.origin.do(ctx, m.there(http.MethodPost))
+	status := apierrors.APIStatus(nil)
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.As(err, &status):
+		return true, fmt.Errorf("whether it moves is decided, and not known here: %w", err)
+	case clusters.MoveIn(status.Status()) == clusters.Move{Shard: m.destination.name, ID: m.id}:
+		return true, nil
+	}
+	return status.Status().Code >= http.StatusInternalServerError, err
+}
+
+func (m *mover) arrive(ctx context.Context) error {
+	_, err := m.destination.do(ctx, m.here(http.MethodPost, nil))
+	return err
+}
+
+// undo lets the cluster stay where it was. What fails ends by itself.
+func (m *mover) undo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	if m.leaving.Freeze != "" {
+		_, _ = m.origin.do(ctx, m.there(http.MethodDelete))
+	}
+	_, _ = m.destination.do(ctx, m.here(http.MethodDelete, nil))
+}
+
+// settled returns once the Workspace of the cluster says where that is now. Without it the move is done, too; but those
+// above and below the cluster wait for it.
+func (a *Admin) settled(ctx context.Context, m *mover) error {
+	owner := m.lc.Spec.Owner
+	at := clusters.ShardOf(m.lc, clusters.OwnerShardLabel, m.origin.name)
+	shard, err := a.ask(ctx, at, m)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for {
+		ws := &tenancyv1alpha1.Workspace{}
+		answer, err := shard.do(ctx, shard.client.Get().AbsPath(clusters.RequestPath(logicalcluster.Name(owner.Cluster))+"/apis/tenancy.kcp.io/v1alpha1/workspaces/"+owner.Name))
+		if err == nil {
+			err = json.Unmarshal(answer, ws)
+		}
+		if err == nil && clusters.HomeOf(ws, at) == m.destination.name {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it has moved to shard %s, and shard %s, which has its Workspace, does not say so yet: %w", m.destination.name, at, cmp.Or(err, ctx.Err()))
+		case <-time.After(settlePause):
+		}
+	}
+}
