@@ -4,7 +4,8 @@ import "encoding/json"
 
 // LeavingPath is the URL path, in a logical cluster, at which its shard gives it away to another shard. GET with
 // ?revision= and ?after= is a page of it, as at Path, with nothing left out and nothing sealed; GET with ?since=<a
-// revision> is what has changed since then, also deletions, up to the revision of the Header. POST with ?to=<shard> and
+// revision> is what has changed since then, also deletions, up to the revision of the Header; with &until=<an id of a
+// move> too, the answer waits for that move, and has all up to the freeze. POST with ?to=<shard> and
 // ?move=<an id of the caller's own> freezes it, and answers with a Left. With ?freeze=<Left.Freeze>, PUT renews the
 // freeze, DELETE ends it, and POST with the same ?to= and ?move= makes the logical cluster one of the other shard, which
 // must have all of it by then: nothing undoes that.

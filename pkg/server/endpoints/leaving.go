@@ -14,6 +14,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -133,10 +134,13 @@ func (l *leaving) read(req *http.Request, cluster logicalcluster.Name) ([]byte, 
 		}
 		return encoder.Encode(bundle.Line{Object: &bundle.Object{Key: s.Key, Revision: s.Revision, Object: s.JSON, Deleted: gone}})
 	}
-	if since > 0 {
+	switch until := query.Get("until"); {
+	case since > 0 && until != "":
+		through, more, err = l.readUntil(ctx, cluster, since, until, take)
+	case since > 0:
 		through, err = l.stored.ReadChangesIn(ctx, cluster, since, now, pageBytes, func(in storage.StoredIn) error { return take(in.Stored, in.Gone) })
 		more = through < now
-	} else {
+	default:
 		if revision == 0 {
 			revision = now
 		}
@@ -162,6 +166,38 @@ func (l *leaving) read(req *http.Request, cluster logicalcluster.Name) ([]byte, 
 	}
 	_, err = lines.WriteTo(&out)
 	return out.Bytes(), err
+}
+
+// leavePatience is how long a logical cluster may take to leave that somebody waits for.
+const leavePatience = 10 * time.Second
+
+// errLeft is of changes that are read up to the moment at which the logical cluster left.
+var errLeft = errors.New("it leaves")
+
+// readUntil reads changes until the logical cluster may make a move, and is frozen.
+func (l *leaving) readUntil(ctx context.Context, cluster logicalcluster.Name, since int64, move string, take func(storage.Stored, bool) error) (through int64, more bool, err error) {
+	within, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+	through = since
+	all, err := l.stored.ReadChangesIn(within, cluster, since, storage.AsTheyCome, pageBytes, func(in storage.StoredIn) error {
+		if through = in.Revision; in.Key != bundle.LogicalClusterKey {
+			return take(in.Stored, in.Gone)
+		}
+		lc := &metav1.PartialObjectMetadata{}
+		if err := json.Unmarshal(in.JSON, lc); err == nil && clusters.Leaving(lc).ID == move {
+			return errLeft
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		return all, true, nil
+	case errors.Is(err, errLeft):
+		return through, false, nil
+	case within.Err() != nil && ctx.Err() == nil: // the changes of one revision come together
+		return through, true, nil
+	}
+	return 0, false, err
 }
 
 // arriving handles bundle.ArrivingPath, for whom freeze handles its path. It answers 409 if the logical cluster cannot

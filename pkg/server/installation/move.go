@@ -43,8 +43,8 @@ const (
 	movePause = 2 * time.Second
 	// fewBytes is how much is left to be copied when writes are made to wait, and catchUps is how often it is waited
 	// for that so little is left: a cluster may be written faster than it is copied.
-	fewBytes = 64 << 10
-	catchUps = 20
+	fewBytes, fewObjects = 64 << 10, 100
+	catchUps             = 20
 	// writeBytes is how many bytes of objects are sent at once, and as many as the last one has.
 	writeBytes = 2 << 20
 	// moveRenewal is how often a freeze is renewed, which lasts for ten seconds.
@@ -221,7 +221,9 @@ type mover struct {
 	through int64
 	lines   bytes.Buffer
 	objects int64
-	frozen  time.Duration
+	// began is when writes began to wait, and frozen for how long they did.
+	began  time.Time
+	frozen time.Duration
 }
 
 func (m *mover) close() {
@@ -249,7 +251,6 @@ func (m *mover) move(ctx context.Context) (err error) {
 	if err := m.copy(ctx); err != nil {
 		return because(ctx, err)
 	}
-	began := time.Now()
 	if err := m.leave(ctx); err != nil {
 		return because(ctx, err)
 	}
@@ -259,7 +260,7 @@ func (m *mover) move(ctx context.Context) (err error) {
 	if err := m.arrive(ctx); err != nil {
 		return fmt.Errorf("it is moving, and shard %s ends that within some seconds: %w", m.destination.name, because(ctx, err))
 	}
-	m.frozen = time.Since(began)
+	m.frozen = time.Since(m.began)
 	return nil
 }
 
@@ -340,13 +341,11 @@ func (m *mover) copy(ctx context.Context) error {
 	}
 	for range catchUps {
 		before := m.objects
-		if _, err := m.changes(ctx); err != nil {
+		if err := m.changes(ctx); err != nil {
 			return err
 		}
-		if size := m.lines.Len(); size <= fewBytes && m.objects-before < 100 {
-			return m.flush(ctx)
-		}
-		if err := m.flush(ctx); err != nil {
+		isFew := m.lines.Len() <= fewBytes && m.objects-before <= fewObjects
+		if err := m.flush(ctx); err != nil || isFew {
 			return err
 		}
 	}
@@ -354,13 +353,18 @@ func (m *mover) copy(ctx context.Context) error {
 }
 
 // changes takes what has changed since all was copied, and leaves the last of it unsent.
-func (m *mover) changes(ctx context.Context) (n int, err error) {
-	for more := true; more; n++ {
-		if more, _, err = m.take(ctx, m.there(http.MethodGet).Param("since", strconv.FormatInt(m.through, 10))); err != nil {
-			return n, err
+func (m *mover) changes(ctx context.Context) error {
+	for more := true; more; {
+		var err error
+		if more, _, err = m.take(ctx, m.since()); err != nil {
+			return err
 		}
 	}
-	return n, nil
+	return nil
+}
+
+func (m *mover) since() *rest.Request {
+	return m.there(http.MethodGet).Param("since", strconv.FormatInt(m.through, 10))
 }
 
 // take reads what the origin answers with, and has it written.
@@ -428,17 +432,17 @@ func (m *mover) flush(ctx context.Context) error {
 
 // leave makes writes wait, copies the rest, and has the destination check that all is there.
 func (m *mover) leave(ctx context.Context) error {
-	answer, err := m.origin.do(ctx, m.there(http.MethodPost))
-	if err == nil {
-		err = json.Unmarshal(answer, &m.leaving)
-	}
-	if err != nil {
+	if err := m.freeze(ctx); err != nil {
 		return err
 	}
-	if _, err := m.changes(ctx); err != nil {
-		return err
-	}
-	if m.through < m.leaving.Revision {
+	for m.through < m.leaving.Revision { // there was more than one answer may have, or it took long
+		before := m.through
+		if err := m.changes(ctx); err != nil {
+			return err
+		}
+		if m.through > before {
+			continue
+		}
 		return fmt.Errorf("shard %s has told of changes up to revision %d only, and is frozen at %d", m.origin.name, m.through, m.leaving.Revision)
 	}
 	if err := m.flush(ctx); err != nil {
@@ -451,6 +455,33 @@ func (m *mover) leave(ctx context.Context) error {
 	}
 	_, err = m.destination.do(ctx, m.here(http.MethodPatch, body))
 	return err
+}
+
+// watchIn is how long etcd may take to tell a watch of changes that begins in the past: it does so every 100 ms.
+const watchIn = 120 * time.Millisecond
+
+// freeze makes writes wait. What was written last is asked for before, so that it is here at once.
+func (m *mover) freeze(ctx context.Context) error {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var waiting sync.WaitGroup
+	var failed error
+	last := m.since().Param("until", m.id)
+	waiting.Go(func() { _, _, failed = m.take(within, last) })
+	select {
+	case <-ctx.Done():
+	case <-time.After(watchIn):
+	}
+	m.began = time.Now()
+	answer, err := m.origin.do(ctx, m.there(http.MethodPost))
+	if err == nil {
+		err = json.Unmarshal(answer, &m.leaving)
+	}
+	if err != nil {
+		cancel()
+	}
+	waiting.Wait()
+	return cmp.Or(err, failed)
 }
 
 // depart makes the cluster one of the destination. It is decided, too, if nobody knows whether it was done.

@@ -9,6 +9,7 @@ import (
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -151,26 +152,27 @@ func (c *Client) Discard(ctx context.Context, cluster logicalcluster.Name, revis
 		by = &f
 	}
 	while := func(ctx context.Context, gone ...clientv3.Op) error {
-		if _, err := c.etcd.KeepAliveOnce(ctx, by.lease); err != nil {
-			return thawedBy(err)
-		}
 		return c.whileComing(ctx, *by, key, revision, gone...)
 	}
-	if err := c.removeAll(ctx, cluster, key, while); err != nil {
+	renew := func(ctx context.Context) error {
+		_, err := c.etcd.KeepAliveOnce(ctx, by.lease)
+		return thawedBy(err)
+	}
+	if err := c.removeAll(ctx, cluster, key, renew, while); err != nil {
 		return err
 	}
 	return c.end(ctx, *by, key, revision)
 }
 
-// removeAll deletes what a logical cluster has, but for its LogicalCluster, whose key that is. while deletes some of
-// it.
-func (c *Client) removeAll(ctx context.Context, cluster logicalcluster.Name, key string, while func(ctx context.Context, gone ...clientv3.Op) error) error {
+// removeAll deletes what a logical cluster has, but for its LogicalCluster, whose key that is. while deletes one object,
+// and no more in one transaction: see together. renew is called once in a while.
+func (c *Client) removeAll(ctx context.Context, cluster logicalcluster.Name, key string, renew func(context.Context) error, while func(ctx context.Context, gone ...clientv3.Op) error) error {
 	for _, r := range c.storedResources() {
 		prefix, err := clusters.StorageKey(r.prefix, r.prefix, cluster)
 		if err != nil {
 			return err
 		}
-		if err := c.removeBelow(ctx, c.config.Prefix+prefix+"/", key, while); err != nil {
+		if err := c.removeBelow(ctx, c.config.Prefix+prefix+"/", key, renew, while); err != nil {
 			return fmt.Errorf("remove what logical cluster %s has of %s: %w", cluster, r.name(), err)
 		}
 	}
@@ -178,19 +180,23 @@ func (c *Client) removeAll(ctx context.Context, cluster logicalcluster.Name, key
 }
 
 // removeBelow deletes the keys with a prefix, but for one.
-func (c *Client) removeBelow(ctx context.Context, prefix, key string, while func(ctx context.Context, gone ...clientv3.Op) error) error {
+func (c *Client) removeBelow(ctx context.Context, prefix, key string, renew func(context.Context) error, while func(ctx context.Context, gone ...clientv3.Op) error) error {
 	for from := prefix; ; {
-		page, err := c.etcd.KV.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithKeysOnly(), clientv3.WithLimit(opsAtOnce))
+		page, err := c.etcd.KV.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithKeysOnly(), clientv3.WithLimit(manyKeys))
 		if err != nil || len(page.Kvs) == 0 {
 			return err
 		}
-		var gone []clientv3.Op
+		if err := renew(ctx); err != nil {
+			return err
+		}
+		removing, ctx := errgroup.WithContext(ctx)
+		removing.SetLimit(writersAtOnce)
 		for _, kv := range page.Kvs {
 			if from = string(kv.Key) + "\x00"; string(kv.Key) != key {
-				gone = append(gone, clientv3.OpDelete(string(kv.Key)))
+				removing.Go(func() error { return while(ctx, clientv3.OpDelete(string(kv.Key))) })
 			}
 		}
-		if err := while(ctx, gone...); err != nil {
+		if err := removing.Wait(); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,9 @@ import (
 const (
 	// loadBytes is how many bytes one transaction has, and as many as its last object has: etcd takes 1.5 MiB.
 	loadBytes = 256 << 10
-	// loadersAtOnce is how many transactions are under way.
+	// loadersAtOnce is how many transactions are under way, and writersAtOnce how many of one object each.
 	loadersAtOnce = 8
+	writersAtOnce = 64
 )
 
 // ErrUnstorable is of an object that this version cannot store at its place.
@@ -61,10 +62,16 @@ func (c *Client) Load(ctx context.Context, key, mark string, each func(take func
 var errUnmet = errors.New("what the write rests on has changed")
 
 // loadAll writes what each calls its function with, in transactions that each compare when. The error wraps errUnmet if
-// that does not hold any more.
+// that does not hold any more. Without when nobody watches, and a transaction has many objects. Otherwise it has one:
+// see together.
 func (c *Client) loadAll(ctx context.Context, when []clientv3.Cmp, each func(take func(StoredIn) error) error) error {
 	writers, ctx := errgroup.WithContext(ctx)
+	most := opsAtOnce
 	writers.SetLimit(loadersAtOnce)
+	if len(when) > 0 {
+		most = 1
+		writers.SetLimit(writersAtOnce)
+	}
 	var batch []StoredIn
 	size := 0
 	flush := func() error {
@@ -80,7 +87,7 @@ func (c *Client) loadAll(ctx context.Context, when []clientv3.Cmp, each func(tak
 	}
 	err := each(func(in StoredIn) error {
 		batch, size = append(batch, in), size+len(in.JSON)
-		if size < loadBytes && len(batch) < opsAtOnce {
+		if size < loadBytes && len(batch) < most {
 			return nil
 		}
 		return flush()

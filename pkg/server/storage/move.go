@@ -154,7 +154,7 @@ func (c *Client) Vacate(ctx context.Context, cluster logicalcluster.Name, revisi
 	while := func(ctx context.Context, ops ...clientv3.Op) error {
 		return c.decide(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, ErrDecided, ops...)
 	}
-	if err := c.removeAll(ctx, cluster, key, while); err != nil {
+	if err := c.removeAll(ctx, cluster, key, func(context.Context) error { return nil }, while); err != nil {
 		return err
 	}
 	return while(ctx, clientv3.OpDelete(key), clientv3.OpDelete(freezeKey(c.config.Prefix, cluster)))

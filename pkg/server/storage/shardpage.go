@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -69,10 +70,15 @@ func (c *Client) ReadChanges(ctx context.Context, after, upTo int64, size int, v
 	return c.readChanges(ctx, "", after, upTo, size, visit)
 }
 
-// ReadChangesIn is ReadChanges of one logical cluster.
+// ReadChangesIn is ReadChanges of one logical cluster. With AsTheyCome as the revision it goes on until visit, or the
+// context, ends it: etcd tells a watch that has caught up of each change at once, and one that begins in the past only
+// every 100 ms.
 func (c *Client) ReadChangesIn(ctx context.Context, cluster logicalcluster.Name, after, upTo int64, size int, visit func(StoredIn) error) (through int64, err error) {
 	return c.readChanges(ctx, cluster, after, upTo, size, visit)
 }
+
+// AsTheyCome is for ReadChangesIn.
+const AsTheyCome = math.MaxInt64
 
 // readChanges reads the changes of one logical cluster, or of all.
 func (c *Client) readChanges(ctx context.Context, of logicalcluster.Name, after, upTo int64, size int, visit func(StoredIn) error) (through int64, err error) {
@@ -127,6 +133,9 @@ func (c *Client) readChanges(ctx context.Context, of logicalcluster.Name, after,
 				return through, nil
 			}
 		case <-ask.C:
+			if upTo == AsTheyCome {
+				continue
+			}
 			if err := c.etcd.RequestProgress(ctx); err != nil {
 				return 0, fmt.Errorf("ask etcd how far its watch is: %w", err)
 			}
