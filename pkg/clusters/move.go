@@ -33,6 +33,9 @@ const (
 	ComingFromAnnotation = "internal.regent.dev/coming-from"
 	// CompleteAnnotation is on a LogicalCluster that comes from another shard, once all is there that it had.
 	CompleteAnnotation = "internal.regent.dev/complete"
+	// ResumeAnnotation is on a LogicalCluster that has come from another shard: how watches go on that began there.
+	// It is of package storage.
+	ResumeAnnotation = "internal.regent.dev/resume"
 	// OriginsAnnotation is on a LogicalCluster that has come from other shards: their names, separated by commas.
 	OriginsAnnotation = "internal.regent.dev/origins"
 )

@@ -108,7 +108,7 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 
 // epochs returns what the store knows of epochs.
 func (c *caches) epochs() storage.Epochs {
-	return storage.Epochs{Of: c.epoch, Await: c.awaitEpochs, Follow: c.followEpochs}
+	return storage.Epochs{Of: c.epoch, Resume: c.resume, Await: c.awaitEpochs, Follow: c.followEpochs}
 }
 
 func (c *caches) awaitEpochs(ctx context.Context) error {
@@ -120,13 +120,29 @@ func (c *caches) awaitEpochs(ctx context.Context) error {
 	}
 }
 
-func (c *caches) followEpochs(is func(_ logicalcluster.Name, epoch int64, hasCome bool)) (stop func()) {
+func (c *caches) followEpochs(is func(_ logicalcluster.Name, epoch int64, change storage.Change)) (stop func()) {
 	return c.informers.LogicalClusters.Follow(clusters.Range{}, func(old, now *corev1alpha1.LogicalCluster) {
-		if now != nil && !clusters.IsComing(now) {
-			epoch := clusters.EpochOf(now)
-			is(logicalcluster.From(now), epoch, epoch > 0 && (old == nil || clusters.IsComing(old)))
+		if now == nil || clusters.IsComing(now) {
+			return
 		}
+		epoch, change := clusters.EpochOf(now), storage.Unchanged
+		switch {
+		case clusters.HasMoved(now):
+			change = storage.HasLeft
+		case epoch > 0 && (old == nil || clusters.IsComing(old)):
+			change = storage.HasCome
+		}
+		is(logicalcluster.From(now), epoch, change)
 	})
+}
+
+// resume returns how watches of a logical cluster go on that has moved here, as this process has heard of it.
+func (c *caches) resume(cluster logicalcluster.Name) storage.Resume {
+	lc, ok := c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	if !ok {
+		return storage.Resume{}
+	}
+	return storage.ResumeOf(lc)
 }
 
 func (c *caches) epoch(ctx context.Context, cluster logicalcluster.Name) (int64, error) {

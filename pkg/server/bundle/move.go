@@ -1,9 +1,12 @@
 package bundle
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // LeavingPath is the URL path, in a logical cluster, at which its shard gives it away to another shard. GET with
-// ?revision= and ?after= is a page of it, as at Path, with nothing left out and nothing sealed; GET with ?since=<a
+// ?revision= and ?after= is a page of it, as at Path, with nothing left out and nothing sealed; GET with ?recent= is a Recent; GET with ?since=<a
 // revision> is what has changed since then, also deletions, up to the revision of the Header; with &until=<an id of a
 // move> too, the answer waits for that move, and has all up to the freeze. POST with ?to=<shard> and
 // ?move=<an id of the caller's own> freezes it, and answers with a Left. With ?freeze=<Left.Freeze>, PUT renews the
@@ -29,6 +32,18 @@ type Arriving struct {
 	OwnerShard string `json:"ownerShard,omitempty"`
 	// Objects is how many objects it had when it left, without Events.
 	Objects int64 `json:"objects,omitempty"`
+	// Since and Last are those of Recent, with what has changed up to the freeze.
+	Since int64            `json:"since,omitempty"`
+	Last  map[string]int64 `json:"last,omitempty"`
+}
+
+// Recent is what has changed in a logical cluster of late.
+type Recent struct {
+	// Revision is that of etcd up to which Last goes, and Since the one behind which it begins.
+	Revision int64 `json:"revision"`
+	Since    int64 `json:"since"`
+	// Last are the revisions of the last change of each resource, as the keys of Objects begin.
+	Last map[string]int64 `json:"last"`
 }
 
 // Left is what a shard says of a logical cluster that may leave.
@@ -36,4 +51,17 @@ type Left struct {
 	Frozen
 	LogicalCluster json.RawMessage `json:"logicalCluster"`
 	Objects        int64           `json:"objects"`
+}
+
+// ResourceOf returns how the keys of the objects begin that are watched together with that of a key.
+func ResourceOf(key string) string {
+	parts := strings.SplitN(key, "/", 4)
+	n := 2
+	if parts[0] == "custom" {
+		n = 3
+	}
+	if len(parts) <= n {
+		return key
+	}
+	return strings.Join(parts[:n], "/")
 }

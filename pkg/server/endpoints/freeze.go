@@ -178,7 +178,7 @@ func readObjects(cluster logicalcluster.Name, body io.Reader, leftAlone func(key
 			deletions = append(deletions, o.Key)
 			continue
 		}
-		objects = append(objects, storage.Stored{Key: o.Key, JSON: o.Object})
+		objects = append(objects, storage.Stored{Key: o.Key, Revision: o.Revision, JSON: o.Object})
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -46,6 +46,9 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case err != nil:
 		answer(w, req, l.serializer, "", nil, err)
+	case req.Method == http.MethodGet && req.URL.Query().Has("recent"):
+		recent, err := l.recent(req.Context(), cluster)
+		answerJSON(w, req, l.serializer, recent, err)
 	case req.Method == http.MethodGet:
 		page, err := l.read(req, cluster)
 		answer(w, req, l.serializer, "application/jsonl", page, err)
@@ -168,6 +171,30 @@ func (l *leaving) read(req *http.Request, cluster logicalcluster.Name) ([]byte, 
 	return out.Bytes(), err
 }
 
+// recently is for how long clients may not have heard of what has changed: a watch hears each minute how far it is.
+const recently = 150 * time.Second
+
+// recent returns what has changed in the last minutes. If that cannot be said, nothing has, and since now.
+func (l *leaving) recent(ctx context.Context, cluster logicalcluster.Name) (bundle.Recent, error) {
+	now, err := l.stored.Revision(ctx)
+	if err != nil {
+		return bundle.Recent{}, routing.NewUnavailable(err.Error())
+	}
+	since, err := l.stored.RevisionAgo(recently)
+	if err != nil {
+		since = now
+	}
+	out := bundle.Recent{Since: since, Revision: now, Last: map[string]int64{}}
+	_, err = l.stored.ReadChangesIn(ctx, cluster, since, now, math.MaxInt, func(in storage.StoredIn) error {
+		out.Last[bundle.ResourceOf(in.Key)] = in.Revision
+		return nil
+	})
+	if err != nil {
+		out.Since, out.Last = now, nil
+	}
+	return out, ctx.Err()
+}
+
 // leavePatience is how long a logical cluster may take to leave that somebody waits for.
 const leavePatience = 10 * time.Second
 
@@ -278,7 +305,7 @@ func (a *arriving) complete(req *http.Request, frozen storage.Freeze) error {
 	if err != nil {
 		return err
 	}
-	return answerOf(a.moves.Complete(req.Context(), frozen, lc, given.Objects))
+	return answerOf(a.moves.Complete(req.Context(), frozen, lc, given.Objects, storage.Resume{Since: given.Since, Last: given.Last}))
 }
 
 // fill writes objects as the other shard has them.
@@ -287,12 +314,8 @@ func (a *arriving) fill(req *http.Request, frozen storage.Freeze) error {
 	if err != nil {
 		return err
 	}
-	for n, o := range objects {
-		if strings.HasPrefix(o.Key, bundle.WorkspaceKeys) {
-			if objects[n].JSON, err = a.moves.Relabel(req.Context(), frozen.Cluster, o.JSON); err != nil {
-				return answerOf(err)
-			}
-		}
+	if err := a.moves.Localize(req.Context(), frozen.Cluster, objects); err != nil {
+		return answerOf(err)
 	}
 	return a.put(req.Context(), frozen, objects, deletions)
 }

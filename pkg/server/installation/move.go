@@ -219,6 +219,7 @@ type mover struct {
 	leaving  bundle.Left
 	// through is the revision of the origin up to which all was copied.
 	through int64
+	recent  bundle.Recent
 	lines   bytes.Buffer
 	objects int64
 	// began is when writes began to wait, and frozen for how long they did.
@@ -329,12 +330,16 @@ func (m *mover) renew(ctx context.Context, end context.CancelCauseFunc) {
 
 // copy copies all that is there, and then what has changed meanwhile, until little is left.
 func (m *mover) copy(ctx context.Context) error {
+	answer, err := m.origin.do(ctx, m.there(http.MethodGet).Param("recent", "true"))
+	if err == nil {
+		err = json.Unmarshal(answer, &m.recent)
+	}
+	if err != nil {
+		return err
+	}
+	m.through = m.recent.Revision
 	for after, more := "", true; more; {
-		req := m.there(http.MethodGet)
-		if m.through > 0 {
-			req = req.Param("revision", strconv.FormatInt(m.through, 10)).Param("after", after)
-		}
-		var err error
+		req := m.there(http.MethodGet).Param("revision", strconv.FormatInt(m.through, 10)).Param("after", after)
 		if more, after, err = m.take(ctx, req); err != nil {
 			return err
 		}
@@ -389,6 +394,7 @@ func (m *mover) take(ctx context.Context, req *rest.Request) (more bool, after s
 			more, ended = line.Page.More, true
 		case line.Object != nil:
 			after = line.Object.Key
+			m.note(after, line.Object.Revision)
 			if _, ok := latest[after]; !ok {
 				order = append(order, after)
 			}
@@ -417,6 +423,15 @@ func (m *mover) take(ctx context.Context, req *rest.Request) (more bool, after s
 	}
 	m.through = at
 	return more, after, nil
+}
+
+// note records when a resource has changed last.
+func (m *mover) note(key string, revision int64) {
+	if m.recent.Last == nil {
+		m.recent.Last = map[string]int64{}
+	}
+	of := bundle.ResourceOf(key)
+	m.recent.Last[of] = max(m.recent.Last[of], revision)
 }
 
 // flush returns once all is written that was taken.
@@ -449,7 +464,7 @@ func (m *mover) leave(ctx context.Context) error {
 		return err
 	}
 	m.objects = m.leaving.Objects
-	body, err := json.Marshal(bundle.Arriving{LogicalCluster: m.leaving.LogicalCluster, Objects: m.leaving.Objects})
+	body, err := json.Marshal(bundle.Arriving{LogicalCluster: m.leaving.LogicalCluster, Objects: m.leaving.Objects, Since: m.recent.Since, Last: m.recent.Last})
 	if err != nil {
 		return fmt.Errorf("encode what arrives: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/bundle"
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
@@ -44,7 +46,11 @@ func (m *Moves) Begin(ctx context.Context, lc *corev1alpha1.LogicalCluster, owne
 		return storage.Freeze{}, refuse("shard %s has another logical cluster %s, or does not have it yet", from.Shard, cluster)
 	}
 	epoch := strconv.FormatInt(clusters.NextEpoch(lc, time.Now()), 10)
-	encoded, err := Encode(m.coming(lc, owner, from, epoch))
+	coming, err := m.coming(lc, owner, from, epoch, storage.Resume{})
+	if err != nil {
+		return storage.Freeze{}, err
+	}
+	encoded, err := Encode(coming)
 	if err != nil {
 		return storage.Freeze{}, err
 	}
@@ -81,10 +87,15 @@ func (m *Moves) isFree(ctx context.Context, cluster logicalcluster.Name) error {
 }
 
 // coming returns the LogicalCluster of one that comes, as this shard has it. It has no path yet.
-func (m *Moves) coming(lc *corev1alpha1.LogicalCluster, owner string, from clusters.Move, epoch string) *corev1alpha1.LogicalCluster {
+func (m *Moves) coming(lc *corev1alpha1.LogicalCluster, owner string, from clusters.Move, epoch string, resume storage.Resume) (*corev1alpha1.LogicalCluster, error) {
+	resume.Epoch = clusters.EpochOf(lc)
+	text, err := json.Marshal(resume)
+	if err != nil {
+		return nil, fmt.Errorf("encode how watches go on: %w", err)
+	}
 	out := annotated(lc, clusters.ComingAnnotation, time.Now().UTC().Format(time.RFC3339), clusters.LeavingAnnotation, clusters.CompleteAnnotation)
 	out.Annotations[clusters.ComingFromAnnotation] = from.String()
-	out.Annotations[clusters.EpochAnnotation] = epoch
+	out.Annotations[clusters.EpochAnnotation], out.Annotations[clusters.ResumeAnnotation] = epoch, string(text)
 	clusters.AddOrigin(out, from.Shard)
 	delete(out.Labels, clusters.OwnerShardLabel)
 	if owner != m.Shard {
@@ -102,7 +113,7 @@ func (m *Moves) coming(lc *corev1alpha1.LogicalCluster, owner string, from clust
 		out.Finalizers = append(out.Finalizers, clusters.ContentFinalizer)
 	}
 	hidePath(out)
-	return out
+	return out, nil
 }
 
 // hiddenPath is the annotation that a LogicalCluster has its path in while it comes: nobody finds it by that.
@@ -114,8 +125,8 @@ func hidePath(lc *corev1alpha1.LogicalCluster) {
 }
 
 // Complete says that all of a logical cluster is here that was there when it left: so many objects, and its
-// LogicalCluster as it was then.
-func (m *Moves) Complete(ctx context.Context, f storage.Freeze, left *corev1alpha1.LogicalCluster, objects int64) error {
+// LogicalCluster as it was then. resume says what has changed there last.
+func (m *Moves) Complete(ctx context.Context, f storage.Freeze, left *corev1alpha1.LogicalCluster, objects int64, resume storage.Resume) error {
 	is, revision, err := m.comes(ctx, f.Cluster)
 	if err != nil {
 		return err
@@ -131,7 +142,10 @@ func (m *Moves) Complete(ctx context.Context, f storage.Freeze, left *corev1alph
 		return refuse("%d objects have come, and the other shard has %d", n, objects)
 	}
 	owner := clusters.ShardOf(is, clusters.OwnerShardLabel, m.Shard)
-	next := m.coming(left, owner, clusters.ComingFrom(is), is.Annotations[clusters.EpochAnnotation])
+	next, err := m.coming(left, owner, clusters.ComingFrom(is), is.Annotations[clusters.EpochAnnotation], resume)
+	if err != nil {
+		return err
+	}
 	next.Annotations[clusters.CompleteAnnotation] = strconv.FormatInt(objects, 10)
 	encoded, err := Encode(next)
 	if err != nil {
@@ -180,6 +194,13 @@ func (m *Moves) arrive(ctx context.Context, f storage.Freeze, lc *corev1alpha1.L
 	}
 	// ComingFromAnnotation stays: it tells of which move this was.
 	out := annotated(lc, core.LogicalClusterPathAnnotationKey, lc.Annotations[hiddenPath], clusters.ComingAnnotation, clusters.CompleteAnnotation, hiddenPath)
+	resume := storage.ResumeOf(lc)
+	resume.Start = revision // all that has come was written before, and nobody writes until it is there
+	text, err := json.Marshal(resume)
+	if err != nil {
+		return fmt.Errorf("encode how watches go on: %w", err)
+	}
+	out.Annotations[clusters.ResumeAnnotation] = string(text)
 	encoded, err := Encode(out)
 	if err != nil {
 		return err
@@ -199,13 +220,33 @@ func (m *Moves) Cancel(ctx context.Context, f storage.Freeze) error {
 	return m.Store.Discard(ctx, f.Cluster, revision, &f)
 }
 
-// Relabel returns a Workspace of a logical cluster that comes as this shard has it: it says on which shard its own
-// logical cluster is.
-func (m *Moves) Relabel(ctx context.Context, cluster logicalcluster.Name, text []byte) ([]byte, error) {
+// Localize returns objects of a logical cluster that comes as this shard stores them: each with the version that the
+// other shard shows, and of a Workspace on which shard its own logical cluster is.
+func (m *Moves) Localize(ctx context.Context, cluster logicalcluster.Name, objects []storage.Stored) error {
+	if len(objects) == 0 {
+		return nil
+	}
 	lc, _, err := m.comes(ctx, cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	there, here := storage.ResumeOf(lc).Epoch, clusters.EpochOf(lc)
+	for n := range objects {
+		o := &objects[n]
+		if strings.HasPrefix(o.Key, bundle.WorkspaceKeys) {
+			if o.JSON, err = m.relabel(lc, o.JSON); err != nil {
+				return fmt.Errorf("%s: %w", o.Key, err)
+			}
+		}
+		if o.JSON, err = storage.WithVersion(o.JSON, o.Revision, there, here); err != nil {
+			return fmt.Errorf("%s: %w", o.Key, err)
+		}
+	}
+	return nil
+}
+
+// relabel returns a Workspace with the shard that has its logical cluster, as seen from this one.
+func (m *Moves) relabel(lc *corev1alpha1.LogicalCluster, text []byte) ([]byte, error) {
 	ws := &tenancyv1alpha1.Workspace{}
 	if err := json.Unmarshal(text, ws); err != nil {
 		return nil, fmt.Errorf("%w: %w", storage.ErrUnstorable, err)

@@ -2,9 +2,11 @@ package storage
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/bundle"
 )
 
 // revisionBits are those of a resource version that are a revision of etcd. The others are the epoch of the logical
@@ -27,13 +30,25 @@ const revisionBits = 40
 type Epochs struct {
 	// Of returns the epoch of a logical cluster. 0: the cluster is where it was made. Its error is answered.
 	Of func(ctx context.Context, cluster logicalcluster.Name) (int64, error)
+	// Resume returns how watches go on that began on the shard from which a logical cluster has moved here.
+	Resume func(cluster logicalcluster.Name) Resume
 	// Await returns once Of knows nearly all by memory: over all logical clusters it is asked for each object. Its
 	// error is answered.
 	Await func(ctx context.Context) error
-	// Follow calls a function with the epoch of each logical cluster that is there, once that has changed, and says
-	// whether it has just come.
-	Follow func(is func(cluster logicalcluster.Name, epoch int64, hasCome bool)) (stop func())
+	// Follow calls a function with the epoch of each logical cluster, once that has changed, and says whether the
+	// logical cluster has just come, or left.
+	Follow func(is func(cluster logicalcluster.Name, epoch int64, change Change)) (stop func())
 }
+
+// Change is what has just become of a logical cluster.
+type Change int
+
+// The changes that end watches: the logical cluster has come to the shard, or left it.
+const (
+	Unchanged Change = iota
+	HasCome
+	HasLeft
+)
 
 // ServeEpochs has clients see the epochs of logical clusters in resource versions from now on. It is called once. The
 // returned function ends what it has begun.
@@ -99,6 +114,7 @@ func (e *epochs) isAsStored(ctx context.Context, cluster logicalcluster.Name) bo
 func (e *epochs) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	epoch, _, err := e.in(ctx)
 	if err == nil {
+		dropVersion(obj)
 		err = e.Interface.Create(ctx, key, obj, out, ttl)
 	}
 	if err == nil && epoch > 0 && out != nil {
@@ -128,7 +144,7 @@ func (e *epochs) Delete(
 		return validate(ctx, shown)
 	}, nil, opts)
 	if err == nil {
-		show(out, epoch)
+		showChanged(out, epoch)
 	}
 	return err
 }
@@ -151,7 +167,7 @@ func (e *epochs) GuaranteedUpdate(
 		return err
 	}
 	if epoch == 0 {
-		return e.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+		return e.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, versionless(update), cached)
 	}
 	err = e.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, unversioned(preconditions), func(there runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		show(there, epoch)
@@ -163,6 +179,7 @@ func (e *epochs) GuaranteedUpdate(
 		}
 		next, ttl, err := update(there, res)
 		if err == nil {
+			dropVersion(next)
 			hide(next, epoch)
 		}
 		return next, ttl, err
@@ -281,7 +298,13 @@ func (e *epochs) watch(ctx context.Context, key string, opts storage.ListOptions
 	case everywhere:
 		opts.ResourceVersion = masked(opts.ResourceVersion)
 	case epoch > 0:
-		opts.ResourceVersion, err = revisionOf(opts.ResourceVersion, epoch)
+		version := opts.ResourceVersion
+		opts.ResourceVersion, err = revisionOf(version, epoch)
+		if isOlder(err) {
+			if from, ok := e.resumed(ctx, key, version); ok {
+				opts.ResourceVersion, err = from, nil
+			}
+		}
 		if isOlder(err) && opts.SendInitialEvents != nil && *opts.SendInitialEvents {
 			opts.ResourceVersion, err = "", nil // it gets all there is
 		}
@@ -306,6 +329,13 @@ func (e *epochs) watch(ctx context.Context, key string, opts storage.ListOptions
 	}
 	go w.run(ctx, leave)
 	return w, nil
+}
+
+// resumed returns the revision from which a watch goes on that was told of a version on the shard that the logical
+// cluster was on before. ok is false if it may have missed something, and has to list again.
+func (e *epochs) resumed(ctx context.Context, key, version string) (from string, ok bool) {
+	cluster, _ := clusters.From(ctx)
+	return e.client.epochs.Load().Resume(cluster).from(bundle.ResourceOf(strings.Trim(key, "/")+"/"), version)
 }
 
 // enter returns the epoch of a watch that begins, and what is to be called when it has ended. end is called when the
@@ -357,13 +387,21 @@ func (w *watches) add(cluster logicalcluster.Name, epoch int64, end context.Canc
 	}
 }
 
+// leaveGrace is how long watches of a logical cluster go on that has left. It was frozen before, so nothing new happens
+// in it; what has happened is on its way to those that read slowly.
+const leaveGrace = 200 * time.Millisecond
+
 // endOthers ends the watches of a logical cluster that are of another epoch: their clients would see its versions as
-// those of that one. When it has just come, all end that there are: they do not know what it has built in.
-func (w *watches) endOthers(cluster logicalcluster.Name, epoch int64, hasCome bool) {
+// those of that one. When it has just come, all end that there are: they do not know what it has built in. When it has
+// left, their clients go on at its new shard.
+func (w *watches) endOthers(cluster logicalcluster.Name, epoch int64, change Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for one := range w.all[cluster] {
-		if hasCome || one.epoch != epoch {
+		switch {
+		case change == HasLeft:
+			time.AfterFunc(leaveGrace, one.end)
+		case change == HasCome || one.epoch != epoch:
 			one.end()
 		}
 	}
@@ -439,12 +477,16 @@ func (w *epochsWatch) showEvent(event watch.Event) watch.Event {
 	if epoch == 0 {
 		return event
 	}
+	as := show
+	if event.Type == watch.Deleted {
+		as = showChanged
+	}
 	if shared, ok := event.Object.(runtime.CacheableObject); ok {
 		event.Object = shared.GetObject() // which copies it
 	} else {
 		event.Object = event.Object.DeepCopyObject()
 	}
-	show(event.Object, epoch)
+	as(event.Object, epoch)
 	return event
 }
 
@@ -473,6 +515,22 @@ func statusOf(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus
 
 // show gives an object the version that clients see of it.
 func show(obj runtime.Object, epoch int64) {
+	var before string
+	was := false
+	if is := metadataOf(unshared(obj)); is != nil {
+		before, was = takeVersion(is, epoch)
+	}
+	setVersion(obj, func(version string) string {
+		if was {
+			return before
+		}
+		return shownAs(version, epoch)
+	})
+}
+
+// showChanged is show for an object that has just changed, though its content may be that of before.
+func showChanged(obj runtime.Object, epoch int64) {
+	dropVersion(unshared(obj))
 	setVersion(obj, func(version string) string { return shownAs(version, epoch) })
 }
 
@@ -496,20 +554,20 @@ func setVersion(obj runtime.Object, as func(string) string) {
 	if version == was {
 		return
 	}
-	if custom, ok := obj.(*unstructured.Unstructured); ok { // the metadata may be shared with others
-		metadata := map[string]any{}
-		if of, ok := custom.Object["metadata"].(map[string]any); ok {
-			for k, v := range of {
-				metadata[k] = v
-			}
-		}
-		content := map[string]any{}
-		for k, v := range custom.Object {
-			content[k] = v
-		}
-		content["metadata"], custom.Object = metadata, content
-	}
+	_ = unshared(obj)
 	is.SetResourceVersion(version)
+}
+
+// unshared makes the metadata of a custom object its own: it may be shared with others.
+func unshared(obj runtime.Object) runtime.Object {
+	if custom, ok := obj.(*unstructured.Unstructured); ok {
+		content := maps.Clone(custom.Object)
+		if of, ok := custom.Object["metadata"].(map[string]any); ok {
+			content["metadata"] = maps.Clone(of)
+		}
+		custom.Object = content
+	}
+	return obj
 }
 
 // numberOf returns 0 for what is no version, which others refuse.
