@@ -24,8 +24,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/exports"
 	"github.com/regent-project/regent/pkg/server/identity"
 	"github.com/regent-project/regent/pkg/server/loopback"
-	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/moves"
+	"github.com/regent-project/regent/pkg/server/pki"
 	"github.com/regent-project/regent/pkg/server/routing"
 	"github.com/regent-project/regent/pkg/server/shards"
 	"github.com/regent-project/regent/pkg/server/storage"
@@ -108,7 +108,7 @@ func (c *caches) find(ctx context.Context, path logicalcluster.Path) (apisadmiss
 
 // epochs returns what the store knows of epochs.
 func (c *caches) epochs() storage.Epochs {
-	return storage.Epochs{Of: c.epoch, Resume: c.resume, Await: c.awaitEpochs, Follow: c.followEpochs}
+	return storage.Epochs{Of: c.epoch, Resume: c.resume, MayMove: c.others != nil, Await: c.awaitEpochs, Follow: c.followEpochs}
 }
 
 func (c *caches) awaitEpochs(ctx context.Context) error {

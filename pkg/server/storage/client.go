@@ -110,7 +110,7 @@ func NewClient(config Config) (*Client, error) {
 	counting := &tallies{of: map[schema.GroupResource]*tally{}}
 	counting.feed(etcd)
 	registerMetrics()
-	return &Client{
+	c := &Client{
 		config:    config,
 		etcd:      etcd,
 		calls:     inFlight,
@@ -119,7 +119,9 @@ func NewClient(config Config) (*Client, error) {
 		members:   members,
 		tallies:   counting,
 		compactor: etcd3.NewCompactor(etcd.Client, storagebackend.DefaultCompactInterval, clock.RealClock{}, nil),
-	}, nil
+	}
+	counting.before = (&movings{c}).before
+	return c, nil
 }
 
 // Etcd returns the etcd client for the shard's own records. Writes with it do not pass the guard.

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -35,6 +33,8 @@ type Epochs struct {
 	// Await returns once Of knows nearly all by memory: over all logical clusters it is asked for each object. Its
 	// error is answered.
 	Await func(ctx context.Context) error
+	// MayMove says that there are other shards, to which a logical cluster may move.
+	MayMove bool
 	// Follow calls a function with the epoch of each logical cluster, once that has changed, and says whether the
 	// logical cluster has just come, or left.
 	Follow func(is func(cluster logicalcluster.Name, epoch int64, change Change)) (stop func())
@@ -290,10 +290,11 @@ func (e *epochs) Watch(ctx context.Context, key string, opts storage.ListOptions
 }
 
 func (e *epochs) watch(ctx context.Context, key string, opts storage.ListOptions, cancel context.CancelFunc) (watch.Interface, error) {
-	epoch, everywhere, leave, err := e.enter(ctx, cancel)
+	epoch, everywhere, entered, err := e.enter(ctx, cancel)
 	if err != nil {
 		return nil, err
 	}
+	leave := entered.leave
 	switch {
 	case everywhere:
 		opts.ResourceVersion = masked(opts.ResourceVersion)
@@ -317,6 +318,9 @@ func (e *epochs) watch(ctx context.Context, key string, opts storage.ListOptions
 	case err != nil:
 		leave()
 		return nil, err
+	case !entered.serve(from):
+		leave()
+		return nil, errLeft
 	case !everywhere && epoch == 0:
 		return &leaving{from, func() { leave(); cancel() }}, nil
 	}
@@ -338,72 +342,20 @@ func (e *epochs) resumed(ctx context.Context, key, version string) (from string,
 	return e.client.epochs.Load().Resume(cluster).from(bundle.ResourceOf(strings.Trim(key, "/")+"/"), version)
 }
 
-// enter returns the epoch of a watch that begins, and what is to be called when it has ended. end is called when the
-// logical cluster is of another epoch.
-func (e *epochs) enter(ctx context.Context, end context.CancelFunc) (epoch int64, everywhere bool, leave func(), err error) {
+// enter returns the epoch of a watch that begins, and what is to leave when it has ended. end is called when the logical
+// cluster is of another epoch.
+func (e *epochs) enter(ctx context.Context, end context.CancelFunc) (epoch int64, everywhere bool, entered *openWatch, err error) {
 	cluster, _ := clusters.From(ctx)
 	for {
 		epoch, everywhere, err := e.in(ctx)
 		if err != nil || everywhere || e.isAsStored(ctx, cluster) {
-			return epoch, everywhere, func() {}, err
+			return epoch, everywhere, &openWatch{}, err
 		}
-		leave := e.client.watches.add(cluster, epoch, end)
+		entered := e.client.watches.add(cluster, epoch, end)
 		if again, _, err := e.in(ctx); err == nil && again == epoch {
-			return epoch, false, leave, nil
+			return epoch, false, entered, nil
 		}
-		leave() // it has just changed
-	}
-}
-
-// watches are those that clients have of single logical clusters.
-type watches struct {
-	mu  sync.Mutex
-	all map[logicalcluster.Name]map[*openWatch]struct{}
-}
-
-type openWatch struct {
-	epoch int64
-	end   context.CancelFunc
-}
-
-// add adds a watch, until the returned function is called.
-func (w *watches) add(cluster logicalcluster.Name, epoch int64, end context.CancelFunc) (remove func()) {
-	one := &openWatch{epoch, end}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[logicalcluster.Name]map[*openWatch]struct{}{}
-	}
-	if w.all[cluster] == nil {
-		w.all[cluster] = map[*openWatch]struct{}{}
-	}
-	w.all[cluster][one] = struct{}{}
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if delete(w.all[cluster], one); len(w.all[cluster]) == 0 {
-			delete(w.all, cluster)
-		}
-	}
-}
-
-// leaveGrace is how long watches of a logical cluster go on that has left. It was frozen before, so nothing new happens
-// in it; what has happened is on its way to those that read slowly.
-const leaveGrace = 200 * time.Millisecond
-
-// endOthers ends the watches of a logical cluster that are of another epoch: their clients would see its versions as
-// those of that one. When it has just come, all end that there are: they do not know what it has built in. When it has
-// left, their clients go on at its new shard.
-func (w *watches) endOthers(cluster logicalcluster.Name, epoch int64, change Change) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for one := range w.all[cluster] {
-		switch {
-		case change == HasLeft:
-			time.AfterFunc(leaveGrace, one.end)
-		case change == HasCome || one.epoch != epoch:
-			one.end()
-		}
+		entered.leave() // it has just changed
 	}
 }
 

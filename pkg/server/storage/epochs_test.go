@@ -37,7 +37,7 @@ func epochsWorld(t *testing.T) *world {
 }
 
 // changingEpochs is a world in which logical cluster root has an epoch, and may get another one.
-func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int64, hasCome bool)) {
+func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int64, change storage.Change)) {
 	t.Helper()
 	w := newWorld(t, etcdtest.Start(t), false, nil)
 	awaitCache(t, w.objects)
@@ -53,11 +53,12 @@ func changingEpochs(t *testing.T, epoch int64) (_ *world, change func(epoch int6
 			}
 			return 0, nil
 		},
-		Await: func(ctx context.Context) error { return context.Cause(ctx) },
-		Follow: func(is func(logicalcluster.Name, int64, bool)) (stop func()) {
-			change = func(epoch int64, hasCome bool) {
+		Resume: func(logicalcluster.Name) storage.Resume { return storage.Resume{} },
+		Await:  func(ctx context.Context) error { return context.Cause(ctx) },
+		Follow: func(is func(logicalcluster.Name, int64, storage.Change)) (stop func()) {
+			change = func(epoch int64, what storage.Change) {
 				now.Store(epoch)
-				is("root", epoch, hasCome)
+				is("root", epoch, what)
 			}
 			return nil
 		},
@@ -89,14 +90,18 @@ func TestAWatchEndsWithTheEpochOfItsCluster(t *testing.T) {
 		ends, other, own := watches(w.admin), watches(clusters.With(t.Context(), "other")), watches(context.WithValue(w.admin, ownKey{}, true))
 		stopped := watches(w.admin)
 		stopped.Stop()
-		change(before, false) // which is no other one
+		change(before, storage.Unchanged) // which is no other one
 		if err := w.create(w.admin); err != nil {
 			t.Fatal(err)
 		}
 		if event, ok := <-ends.ResultChan(); !ok || event.Type != watch.Added {
 			t.Fatalf("%+v", event)
 		}
-		change(after, before == after) // it may have come in the same epoch
+		what := storage.Unchanged
+		if before == after { // it may have come in the same epoch
+			what = storage.HasCome
+		}
+		change(after, what)
 		if event, ok := <-ends.ResultChan(); ok {
 			t.Errorf("it goes on with %+v", event)
 		}
@@ -368,7 +373,7 @@ func TestLogicalClustersAreShownWithoutAsking(t *testing.T) {
 	w.client.ServeEpochs(storage.Epochs{
 		Of:     func(context.Context, logicalcluster.Name) (int64, error) { asked++; return 0, nil },
 		Await:  func(context.Context) error { return nil },
-		Follow: func(func(logicalcluster.Name, int64, bool)) (stop func()) { return nil },
+		Follow: func(func(logicalcluster.Name, int64, storage.Change)) (stop func()) { return nil },
 	})
 	own := context.WithValue(w.admin, ownKey{}, true)
 	lc := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cluster", Annotations: map[string]string{clusters.EpochAnnotation: fmt.Sprint(epochOfRoot)}}}

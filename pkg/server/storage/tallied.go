@@ -82,6 +82,8 @@ type tallies struct {
 	of map[schema.GroupResource]*tally
 
 	forwarding forwarding
+	// before is called with what etcd tells of, before others hear of it.
+	before func(context.Context, []*clientv3.Event)
 }
 
 // add makes a tally for a resource. saw is told what is written in a cluster.
@@ -185,6 +187,7 @@ func (c *countedWatches) Watch(ctx context.Context, key string, opts ...clientv3
 		return responses
 	}
 	return forward(ctx, &c.tallies.forwarding, responses, func(r clientv3.WatchResponse) {
+		c.tallies.before(ctx, r.Events)
 		t.watch(r.Events)
 		t.together.tell(ctx, r.Events)
 	})
