@@ -90,6 +90,10 @@ type epochs struct {
 	ofThemselves bool
 }
 
+// Versioner implements storage.Interface. It is one that takes no note of versions: those here are no revisions of
+// etcd (see history).
+func (e *epochs) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
+
 // in returns the epoch of the context's logical cluster. It is 0 if versions are to be revisions, and for all clusters.
 func (e *epochs) in(ctx context.Context) (epoch int64, everywhere bool, err error) {
 	of := e.client.epochs.Load()

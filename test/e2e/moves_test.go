@@ -1,0 +1,520 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+var (
+	moveObjects  = flag.Int("move-objects", 300, "how many objects a workspace has in TestAWorkspaceMovesWhileItIsUsed")
+	moveWatchers = flag.Int("move-watchers", 30, "how many clients watch it")
+	moveWriters  = flag.Int("move-writers", 4, "how many clients write, each 12 times a second")
+	moveFaults   = flag.Int("move-faults", 6, "how many moves something dies in, in TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShard")
+)
+
+// A workspace moves from shard to shard while its users write and watch. No write fails. Each client that watches sees
+// each change once, in order, and lists nothing again, and what it knows of an object is good for an update.
+func TestAWorkspaceMovesWhileItIsUsed(t *testing.T) {
+	t.Parallel()
+	i := harness.InstallLong(t, "eu1", "us1")
+	u := newUsed(t, i)
+	stop := u.use(*moveWriters, *moveWatchers)
+	var took []string
+	for n := range 3 {
+		to := u.another()
+		out, err := i.TryRegent("cluster", "move", "root:used", "--to="+to)
+		if err != nil {
+			t.Fatalf("move %d: %v", n, err)
+		}
+		took = append(took, strings.TrimSpace(out))
+		u.mustBeOn(to)
+		time.Sleep(300 * time.Millisecond) // its users go on there
+	}
+	stop()
+	t.Logf("%s\n%d writes, the slowest took %v, 99%% of them %v", strings.Join(took, "\n"), len(u.latencies), u.slowest(1), u.slowest(0.99))
+	if lists := u.lists.Load(); lists > 0 {
+		t.Errorf("clients that watched had to list again %d times", lists)
+	}
+	u.mustHaveAll()
+}
+
+// Whatever dies in a move, the workspace is on one shard, with all that was written, and moves again.
+func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShard(t *testing.T) {
+	t.Parallel()
+	i := harness.Install(t, "eu1", "us1")
+	u := newUsed(t, i)
+	random := rand.New(rand.NewPCG(1, uint64(*moveFaults))) //nolint:gosec // it must be the same each time
+	for n := range *moveFaults {
+		stop := u.writes(2)
+		from, to := u.on(), u.another()
+		move := harness.Command(t, "regent", "cluster", "move", "root:used", "--to="+to, "--kubeconfig="+i.Kubeconfig(), "--server="+i.Root.Replicas[0].URL)
+		var said strings.Builder
+		move.Stderr = &said
+		if err := move.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(random.IntN(450)) * time.Millisecond)
+		struck := u.strike(n, move.Process.Pid, from, to)
+		_ = move.Wait()
+		u.restart()
+		at := u.settled()
+		stop()
+		t.Logf("from %s to %s, %s: it is on %s", from, to, struck, at)
+		u.mustHaveAll()
+		if out, err := i.TryRegent("cluster", "move", "root:used", "--to="+u.another()); err != nil {
+			t.Fatalf("it does not move again after %s (%s): %v\n%s", struck, said.String(), err, out)
+		}
+		u.settled()
+		u.mustHaveAll()
+	}
+}
+
+// used is a workspace, and its users.
+type used struct {
+	*testing.T
+	i       *harness.Installation
+	front   *harness.Front
+	cluster string
+	kube    kubernetes.Interface
+
+	lists atomic.Int64
+
+	mu        sync.Mutex
+	latencies []time.Duration
+	// last is what was written last to each object, and known of which it is known that it was.
+	last map[string]int
+}
+
+func newUsed(t *testing.T, i *harness.Installation) *used {
+	t.Helper()
+	u := &used{T: t, i: i, front: i.StartFront(), last: map[string]int{}}
+	create(t, []*harness.Front{u.front}, "root", "used")
+	u.cluster, _ = awaitReady(t, []*harness.Front{u.front}, "root", "used")
+	u.kube = u.front.Kube("root:used")
+	var creating sync.WaitGroup
+	places := make(chan struct{}, 16)
+	for n := range *moveObjects {
+		places <- struct{}{}
+		creating.Go(func() {
+			defer func() { <-places }()
+			_, err := u.kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("still-%d", n)}, Data: map[string]string{"n": strings.Repeat("x", 500)},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	creating.Wait()
+	return u
+}
+
+// shardsWith returns the shards that say that they have the workspace.
+func (u *used) shardsWith() (all []string) {
+	u.Helper()
+	for _, m := range u.i.All() {
+		status, _ := u.front.Get("/shards/" + m.Name + "/clusters/" + u.cluster + "/api/v1/namespaces/default")
+		if status == http.StatusOK {
+			all = append(all, m.Name)
+		}
+	}
+	return all
+}
+
+// settled returns the shard that has the workspace, once that is one, and its Workspace says so.
+func (u *used) settled() (at string) {
+	u.Helper()
+	harness.Eventually(u, "one shard has the workspace", func() bool {
+		all := u.shardsWith()
+		ws, err := u.front.Dynamic("root").Resource(harness.Workspaces).Get(u.Context(), "used", metav1.GetOptions{})
+		if len(all) != 1 || err != nil || clusters.ShardOf(ws, clusters.ShardLabel, "root") != all[0] {
+			return false
+		}
+		at = all[0]
+		return true
+	})
+	return at
+}
+
+func (u *used) on() string { return u.settled() }
+
+func (u *used) mustBeOn(shard string) {
+	u.Helper()
+	if at := u.settled(); at != shard {
+		u.Errorf("the workspace is on %s, and was moved to %s", at, shard)
+	}
+}
+
+// another returns a shard on which the workspace is not.
+func (u *used) another() string {
+	u.Helper()
+	at := u.settled()
+	all := u.i.All()
+	n := slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m.Name == at })
+	return all[(n+1)%len(all)].Name
+}
+
+// strike kills something of a move that is under way.
+func (u *used) strike(n, command int, from, to string) string {
+	u.Helper()
+	replicas := func(name string, leads bool) (out []*harness.Replica) {
+		for _, m := range u.i.All() {
+			if m.Name != name {
+				continue
+			}
+			for _, r := range m.Replicas {
+				if r.Alive() && r.Leads() == leads {
+					out = append(out, r)
+				}
+			}
+		}
+		return out
+	}
+	kill := func(what string, all []*harness.Replica) string {
+		if len(all) == 0 {
+			return "nobody was killed"
+		}
+		all[0].Signal(syscall.SIGKILL)
+		return what + " was killed"
+	}
+	switch n % 6 {
+	case 0:
+		_ = syscall.Kill(command, syscall.SIGKILL)
+		return "the command was killed"
+	case 1:
+		return kill("the leader of its shard", replicas(from, true))
+	case 2:
+		return kill("the leader of its new shard", replicas(to, true))
+	case 3:
+		u.front.Signal(syscall.SIGKILL)
+		return "the front was killed"
+	case 4:
+		_ = syscall.Kill(command, syscall.SIGINT)
+		return "the command was interrupted"
+	}
+	return kill("a standby of its new shard", replicas(to, false))
+}
+
+// restart starts what has died.
+func (u *used) restart() {
+	u.Helper()
+	for _, m := range u.i.All() {
+		for _, r := range m.Replicas {
+			if !r.Alive() {
+				r.Again()
+			}
+		}
+	}
+	for _, m := range u.i.All() {
+		m.WaitHeard(u, len(u.i.Others))
+		m.Leader(u)
+	}
+	if !u.front.Alive() {
+		u.front.Again()
+		u.front.WaitReady()
+	}
+}
+
+// writes has clients write until stop is called. What fails may have been done.
+func (u *used) writes(n int) (stop func()) {
+	ctx, cancel := context.WithCancel(u.Context())
+	var writing sync.WaitGroup
+	for w := range n {
+		writing.Go(func() {
+			name := fmt.Sprintf("written-%d", w)
+			for ctx.Err() == nil {
+				u.write(name, false)
+				time.Sleep(calmWriter)
+			}
+		})
+	}
+	return func() { cancel(); writing.Wait() }
+}
+
+// write writes the next number into an object.
+func (u *used) write(name string, mustSucceed bool) {
+	u.mu.Lock()
+	next := u.last[name] + 1
+	u.mu.Unlock()
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": strconv.Itoa(next)}}
+	began := time.Now()
+	api := u.kube.CoreV1().ConfigMaps("default")
+	_, err := api.Update(u.Context(), obj, metav1.UpdateOptions{})
+	if err != nil && strings.Contains(err.Error(), "not found") {
+		_, err = api.Create(u.Context(), obj, metav1.CreateOptions{})
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.latencies = append(u.latencies, time.Since(began))
+	if err != nil && mustSucceed && u.Context().Err() == nil {
+		u.Errorf("a write failed after %v: %v", time.Since(began).Round(time.Millisecond), err)
+	}
+	if err == nil {
+		u.last[name] = next
+	}
+}
+
+func (u *used) slowest(part float64) time.Duration {
+	slices.Sort(u.latencies)
+	return u.latencies[min(int(float64(len(u.latencies))*part), len(u.latencies)-1)].Round(time.Millisecond)
+}
+
+// mustHaveAll checks that the workspace has all that was written.
+func (u *used) mustHaveAll() {
+	u.Helper()
+	var list *corev1.ConfigMapList
+	harness.Eventually(u, "the workspace is served", func() (ok bool) {
+		var err error
+		list, err = u.kube.CoreV1().ConfigMaps("default").List(u.Context(), metav1.ListOptions{})
+		return err == nil
+	})
+	has, still := map[string]int{}, 0
+	for _, one := range list.Items {
+		if n, err := strconv.Atoi(one.Data["n"]); err == nil {
+			has[one.Name] = n
+		} else if strings.HasPrefix(one.Name, "still-") {
+			still++
+		}
+	}
+	if still != *moveObjects {
+		u.Errorf("the workspace has %d of %d objects that nobody wrote", still, *moveObjects)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for name, n := range u.last {
+		if has[name] < n {
+			u.Errorf("%s was written with %d, and has %d", name, n, has[name])
+		}
+		u.last[name] = max(n, has[name])
+	}
+}
+
+// use has clients write and watch until stop is called, which checks what they have seen.
+func (u *used) use(writers, watchers int) (stop func()) {
+	u.Helper()
+	ctx, cancel := context.WithCancel(u.Context())
+	var writing, watching sync.WaitGroup
+	for w := range writers {
+		u.write(fmt.Sprintf("written-%d", w), true)
+	}
+	all := make([]*follower, watchers)
+	for n := range all {
+		all[n] = newFollower(u, n%2 == 1)
+		watching.Go(func() { all[n].follow(ctx) })
+	}
+	writingCtx, stopWriting := context.WithCancel(ctx)
+	for w := range writers {
+		writing.Go(func() {
+			for writingCtx.Err() == nil {
+				u.write(fmt.Sprintf("written-%d", w), true)
+				time.Sleep(calmWriter)
+			}
+		})
+	}
+	return func() {
+		u.Helper()
+		stopWriting()
+		writing.Wait()
+		want := maps.Clone(u.last)
+		for n, f := range all {
+			harness.Eventually(u, fmt.Sprintf("client %d has seen all", n), func() bool { return f.has(want) })
+		}
+		u.update(all[0])
+		cancel()
+		watching.Wait()
+		for _, f := range all {
+			for _, fault := range f.faults {
+				u.Error(fault)
+			}
+		}
+	}
+}
+
+// update writes objects by what a client has heard of them, as a controller does by its cache.
+func (u *used) update(f *follower) {
+	u.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range []string{"still-0", "written-0"} {
+		obj := f.objects[name].DeepCopy()
+		metav1.SetMetaDataLabel(&obj.ObjectMeta, "by", "cache")
+		if _, err := u.kube.CoreV1().ConfigMaps("default").Update(u.Context(), obj, metav1.UpdateOptions{}); err != nil {
+			u.Errorf("an update of %s by what a client knows of it: %v", name, err)
+		}
+	}
+}
+
+// follower is a client that lists once, and watches.
+type follower struct {
+	u      *used
+	client *http.Client
+	url    string
+	// bookmarks: it asks for bookmarks.
+	bookmarks bool
+	version   string
+
+	mu      sync.Mutex
+	objects map[string]*corev1.ConfigMap
+	faults  []error
+}
+
+func newFollower(u *used, bookmarks bool) *follower {
+	u.Helper()
+	client, err := rest.HTTPClientFor(u.front.Config("root:used"))
+	if err != nil {
+		u.Fatal(err)
+	}
+	f := &follower{u: u, client: client, url: u.front.URL + "/clusters/root:used/api/v1/namespaces/default/configmaps", bookmarks: bookmarks, objects: map[string]*corev1.ConfigMap{}}
+	f.list(u.Context())
+	return f
+}
+
+func (f *follower) list(ctx context.Context) {
+	resp, err := f.get(ctx, f.url)
+	if err != nil {
+		f.u.Error(err)
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	list := &corev1.ConfigMapList{}
+	if err := json.NewDecoder(resp.Body).Decode(list); err != nil {
+		f.u.Error(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range list.Items {
+		f.objects[list.Items[i].Name] = &list.Items[i]
+	}
+	f.version = list.ResourceVersion
+}
+
+func (f *follower) get(ctx context.Context, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return f.client.Do(req)
+}
+
+// follow watches until the context ends.
+func (f *follower) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := f.watch(ctx); errors.Is(err, errAgain) {
+			f.u.lists.Add(1)
+			f.list(ctx)
+		} else if err != nil && ctx.Err() == nil {
+			f.fault(err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+func (f *follower) fault(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, err)
+}
+
+// errAgain is of a watch whose client has to list again.
+var errAgain = errors.New("list again")
+
+func (f *follower) watch(ctx context.Context) error {
+	resp, err := f.get(ctx, f.url+"?watch=true&resourceVersion="+f.version+"&allowWatchBookmarks="+strconv.FormatBool(f.bookmarks))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusGone {
+		return errAgain
+	}
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("a watch from %s: %d %s", f.version, resp.StatusCode, body)
+	}
+	lines := bufio.NewReader(resp.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return nil //nolint:nilerr // it has ended: the client watches again
+		}
+		var event struct {
+			Type   string
+			Object json.RawMessage
+		}
+		if err := json.Unmarshal(line, &event); err != nil {
+			return err
+		}
+		if event.Type == "ERROR" {
+			return errAgain
+		}
+		obj := &corev1.ConfigMap{}
+		if err := json.Unmarshal(event.Object, obj); err != nil {
+			return err
+		}
+		f.version = obj.ResourceVersion
+		f.take(event.Type, obj)
+	}
+}
+
+// take compares an event with what the client knows.
+func (f *follower) take(kind string, obj *corev1.ConfigMap) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.objects[obj.Name]
+	if kind == "BOOKMARK" || was == nil && strings.HasPrefix(obj.Name, "kube-root-ca") {
+		return
+	}
+	switch {
+	case kind == "DELETED":
+		f.faults = append(f.faults, fmt.Errorf("%s was deleted, as a client was told, and is there", obj.Name))
+	case was == nil && kind != "ADDED", was != nil && kind != "MODIFIED":
+		f.faults = append(f.faults, fmt.Errorf("%s: a client was told %s, and knew of it: %t", obj.Name, kind, was != nil))
+	case was != nil && number(obj) != number(was)+1 && obj.Labels["by"] == "":
+		f.faults = append(f.faults, fmt.Errorf("%s: a client was told of %d after %d", obj.Name, number(obj), number(was)))
+	}
+	f.objects[obj.Name] = obj
+}
+
+func number(obj *corev1.ConfigMap) int {
+	n, err := strconv.Atoi(obj.Data["n"])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// has reports whether the client has seen what was written.
+func (f *follower) has(want map[string]int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, n := range want {
+		if f.objects[name] == nil || number(f.objects[name]) != n {
+			return false
+		}
+	}
+	return true
+}
