@@ -43,6 +43,9 @@ const (
 // EventTTL is how long Events are kept after their last change, or their last move.
 const EventTTL = time.Hour
 
+// InternalPrefix begins annotations that only the shard itself writes.
+const InternalPrefix = "internal.regent.dev/"
+
 // Move is one move of a logical cluster, as the LogicalCluster on a shard names it.
 type Move struct {
 	// Shard is the shard at the other end.

@@ -71,7 +71,7 @@ func New(cfg Config) (*Identity, error) {
 		rbac:    &access.Authorizer{Policy: latePolicy{late}, Fresh: late.fresh},
 	}
 	i.Accounts = serviceaccounts.NewAuthenticator(i.Issuer, &boundObjects{late})
-	i.otherAccounts = serviceaccounts.NewOthers(&peers{late})
+	i.otherAccounts = serviceaccounts.NewOthers(&peers{late}, i.Accounts)
 	var err error
 	if i.authentication, err = authentication.New(authentication.Config{
 		File: cfg.AuthenticationFile, PublicPaths: PublicPaths, Webhook: cfg.TokenWebhook, Replica: cfg.Replica,

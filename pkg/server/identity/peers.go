@@ -3,10 +3,13 @@ package identity
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 
+	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/server/serviceaccounts"
 	"github.com/regent-project/regent/pkg/server/shards"
 )
@@ -47,6 +50,16 @@ func (p *peers) CheckHome(ctx context.Context, shard string, cluster logicalclus
 		return errLone
 	}
 	return p.late.Load().Homes.Check(ctx, shard, cluster)
+}
+
+// HasMovedFrom implements serviceaccounts.Peers.
+func (p *peers) HasMovedFrom(shard string, cluster logicalcluster.Name) bool {
+	s := p.late.Load()
+	if s == nil {
+		return false
+	}
+	lc, ok := s.Informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+	return ok && !clusters.IsComing(lc) && !clusters.HasMoved(lc) && slices.Contains(clusters.OriginsOf(lc), shard)
 }
 
 var _ serviceaccounts.Peers = (*peers)(nil)

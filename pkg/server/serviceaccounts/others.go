@@ -28,6 +28,8 @@ type Peers interface {
 	// CheckHome returns an error unless a logical cluster is on that shard. It must not rest on the word of that
 	// shard alone.
 	CheckHome(ctx context.Context, shard string, cluster logicalcluster.Name) error
+	// HasMovedFrom reports whether a logical cluster is on this shard, and has come from that one.
+	HasMovedFrom(shard string, cluster logicalcluster.Name) bool
 }
 
 const (
@@ -52,10 +54,11 @@ const (
 //	is the account there, and the token's Secret? asked each goodFor
 //
 // A shard's key vouches only for accounts whose clusters are on that shard, which others than the shard itself confirm
-// (Peers.CheckHome). Whatever one shard does holds up users of others by nothing, and its own by patience. Make it with
+// (Peers.CheckHome), and for those whose clusters have moved from there to this one: these accounts are here. Whatever one shard does holds up users of others by nothing, and its own by patience. Make it with
 // NewOthers. All methods may be called at any time on any goroutine.
 type Others struct {
 	peers    Peers
+	here     *Authenticator
 	keys     publishedKeys
 	verified *lru.Cache // the claims of tokens whose signatures are sound
 	answers  *cache.LRUExpireCache
@@ -63,9 +66,9 @@ type Others struct {
 	places   fetch.Places // there are few shards, and their names are never used again
 }
 
-// NewOthers returns an authenticator that knows no tokens until Run runs.
-func NewOthers(peers Peers) *Others {
-	return &Others{peers: peers, verified: lru.New(rememberedTokens), answers: cache.NewLRUExpireCache(rememberedAnswers)}
+// NewOthers returns an authenticator that knows no tokens until Run runs. here knows the accounts of this shard.
+func NewOthers(peers Peers, here *Authenticator) *Others {
+	return &Others{peers: peers, here: here, verified: lru.New(rememberedTokens), answers: cache.NewLRUExpireCache(rememberedAnswers)}
 }
 
 // AuthenticateToken implements authenticator.Token. It is not ok if no other shard has signed the token, and an error
@@ -99,7 +102,12 @@ func (o *Others) authenticate(ctx context.Context, by publisher, token string) (
 	if err != nil {
 		return nil, err
 	}
-	if err := o.check(ctx, by.shard, c.Private.question(key)); err != nil {
+	if o.peers.HasMovedFrom(by.shard, logicalcluster.Name(c.Private.ClusterName)) {
+		err = o.here.accounts.check(ctx, c.Private)
+	} else {
+		err = o.check(ctx, by.shard, c.Private.question(key))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &authenticator.Response{User: c.user(), Audiences: audiences}, nil

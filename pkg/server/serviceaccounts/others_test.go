@@ -42,6 +42,9 @@ type peersOf struct {
 	peers map[string]*peer
 	home  map[logicalcluster.Name]string
 	asked map[string]int // questions about accounts, and homes
+	moved map[logicalcluster.Name]string
+	here  *Authenticator
+	world *world // of this shard
 }
 
 func (p *peersOf) Hears() map[string]bool {
@@ -111,6 +114,8 @@ func (p *peersOf) CheckHome(_ context.Context, shard string, cluster logicalclus
 	return nil
 }
 
+func (p *peersOf) HasMovedFrom(shard string, cluster logicalcluster.Name) bool { return p.moved[cluster] == shard }
+
 // twoShards are a, which has cluster c7 with the account, and b, which has c8 with one of the same name.
 func twoShards(t *testing.T) (*peersOf, *Others) {
 	t.Helper()
@@ -123,7 +128,10 @@ func twoShards(t *testing.T) (*peersOf, *Others) {
 	}
 	p.peers["a"].world.stored[theAccount] = object("u1")
 	p.peers["b"].world.stored["serviceaccounts c8|n/bot"] = object("u2")
-	o := NewOthers(p)
+	own := newIssuer(t, newECDSA(t, elliptic.P256()))
+	p.world = newWorld()
+	p.here = NewAuthenticator(own, p.world)
+	o := NewOthers(p, p.here)
 	o.learn(t.Context())
 	return p, o
 }
@@ -201,7 +209,7 @@ func TestAShardThatPublishesAnothersKeyGainsNothing(t *testing.T) {
 	p.peers["b"].issuer.Name = "a"
 	p.peers["b"].issuer.Audiences = []string{"a"}
 	p.peers["b"].published = func(out *Published) { out.Keys = append(out.Keys, ofA.Keys...) }
-	o := NewOthers(p)
+	o := NewOthers(p, p.here)
 	o.learn(t.Context())
 	if _, ok, err := o.AuthenticateToken(t.Context(), p.by(t, "a", "c7", time.Hour)); !ok {
 		t.Errorf("tokens of a are refused: %v", err)
@@ -370,7 +378,7 @@ func TestAShardOfAnotherVersionIsAskedForKeysSeldom(t *testing.T) {
 		p, _ := twoShards(t)
 		asked := 0
 		p.peers["a"].published = func(out *Published) { asked++; out.Keys = nil }
-		o := NewOthers(p)
+		o := NewOthers(p, p.here)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		o.Run(ctx)
@@ -381,4 +389,28 @@ func TestAShardOfAnotherVersionIsAskedForKeysSeldom(t *testing.T) {
 			t.Errorf("the other shard's accounts: %v", err)
 		}
 	})
+}
+
+// A logical cluster moves with its accounts. Tokens that its former shard has signed are good while the account is here,
+// and that shard is not asked. Of other clusters it vouches for no account here.
+func TestTokensOfBeforeAMoveAreGood(t *testing.T) {
+	p, o := twoShards(t)
+	p.moved = map[logicalcluster.Name]string{"c7": "a"}
+	token := p.by(t, "a", "c7", time.Hour)
+	if _, ok, err := o.AuthenticateToken(t.Context(), token); ok {
+		t.Errorf("the account is not here: %v", err)
+	}
+	p, o = twoShards(t)
+	p.moved = map[logicalcluster.Name]string{"c7": "a"}
+	p.home["c7"] = "here"
+	p.world.stored[theAccount] = object("u1")
+	if resp, ok, err := o.AuthenticateToken(t.Context(), p.by(t, "a", "c7", time.Hour)); !ok || resp.User.GetName() != "system:serviceaccount:n:bot" {
+		t.Errorf("the account has come with its cluster, and its token is refused: %v", err)
+	}
+	if len(p.asked) > 0 {
+		t.Errorf("other shards were asked: %v", p.asked)
+	}
+	if _, ok, _ := o.AuthenticateToken(t.Context(), p.by(t, "b", "c7", time.Hour)); ok {
+		t.Error("a shard vouches for an account of a cluster that it never had")
+	}
 }

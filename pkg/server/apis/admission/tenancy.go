@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -126,13 +128,24 @@ var ofLogicalClusters = []protected[*corev1alpha1.LogicalCluster]{
 	annotation[*corev1alpha1.LogicalCluster](core.LogicalClusterPathAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.LogicalClusterTypeAnnotationKey, false),
 	annotation[*corev1alpha1.LogicalCluster](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, false),
-	annotation[*corev1alpha1.LogicalCluster](clusters.BuiltInAnnotation, false),
-	annotation[*corev1alpha1.LogicalCluster](clusters.ComingAnnotation, false),
-	annotation[*corev1alpha1.LogicalCluster](clusters.EpochAnnotation, false),
+	// The shard keeps in these what it knows of the logical cluster: where it has moved, whose tokens it accepts.
+	{path: field.NewPath("metadata", "annotations").Key(clusters.InternalPrefix + "*"), value: internalOf[*corev1alpha1.LogicalCluster]},
 	label[*corev1alpha1.LogicalCluster](clusters.OwnerShardLabel),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxObjectsAnnotation, true),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxBytesAnnotation, true),
 	annotation[*corev1alpha1.LogicalCluster](clusters.MaxWorkspacesAnnotation, true),
+}
+
+// internalOf returns all annotations that only the shard itself writes, as one text.
+func internalOf[T metav1.Object](obj T) string {
+	var out strings.Builder
+	annotations := obj.GetAnnotations()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if strings.HasPrefix(key, clusters.InternalPrefix) {
+			fmt.Fprintf(&out, "%q=%q,", key, annotations[key])
+		}
+	}
+	return out.String()
 }
 
 func annotation[T metav1.Object](key string, mastersToo bool) protected[T] {
