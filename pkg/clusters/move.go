@@ -27,7 +27,8 @@ import (
 const (
 	// LeavingAnnotation is on a LogicalCluster that may become a moved one: the Move. It may as long as it says so.
 	LeavingAnnotation = "internal.regent.dev/leaving"
-	// MovedAnnotation is on a LogicalCluster that has moved to another shard, and is not removed here yet: the Move.
+	// MovedAnnotation is on a LogicalCluster that has moved to another shard, and is not removed here yet: the
+	// Move.
 	MovedAnnotation = "internal.regent.dev/moved"
 	// ComingFromAnnotation is on a LogicalCluster that comes from another shard: the Move.
 	ComingFromAnnotation = "internal.regent.dev/coming-from"

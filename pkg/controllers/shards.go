@@ -61,8 +61,8 @@ type Changes struct {
 }
 
 // ShardReader reads single objects of another shard, as they are now. The error for an object that does not exist is a
-// NotFound of k8s.io/apimachinery/pkg/api/errors. That for a LogicalCluster which has moved from that shard is one, too,
-// and wraps a clusters.MovedError.
+// NotFound of k8s.io/apimachinery/pkg/api/errors. That for a LogicalCluster which has moved from that shard is one,
+// too, and wraps a clusters.MovedError.
 type ShardReader interface {
 	Workspace(ctx context.Context, shard string, key clusters.Key) (*tenancyv1alpha1.Workspace, error)
 	LogicalCluster(ctx context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error)

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -13,13 +14,14 @@ import (
 )
 
 func newClusterMove(f *wsFlags) *cobra.Command {
-	to := ""
+	to, recursive := "", false
 	cmd := &cobra.Command{
 		Use:   "move <path>",
 		Short: "Move a workspace to another shard, while it is used",
-		Long: `Move a workspace to another shard of the installation, with all that is in it but the workspaces below it. Its users go
-on meanwhile: docs/MOVING.md. Names, uids and URLs stay. Until the switch a move that fails is undone; after it the shards
-end it. Interrupt the command to cancel it. No admission checks what is written, so members of system:masters may do it.
+		Long: `Move a workspace to another shard of the installation, with all that is in it; with --recursive the workspaces below it
+move, too, one after the other. It stays usable meanwhile: docs/MOVING.md. Names, uids and URLs stay. Until the switch a move
+that fails is undone; after it the shards end it. Interrupt the command to cancel it. No admission checks what is written, so
+members of system:masters may do it.
 
 Exit codes: 0 it is there; 1 it is where it was, unless the error says otherwise; 2 the arguments are wrong.`,
 		Example: `  regent cluster move root:team --to=eu1`,
@@ -32,15 +34,16 @@ Exit codes: 0 it is there; 1 it is where it was, unless the error says otherwise
 			if to == "" {
 				return usageError{fmt.Errorf("say to which shard: --to=eu1 (regent shard list)")}
 			}
-			return f.move(ctx, cmd, path, to)
+			return f.move(ctx, cmd, path, to, recursive)
 		}),
 		ValidArgsFunction: f.completePath,
 	}
 	cmd.Flags().StringVar(&to, "to", "", "The shard to move it to.")
+	cmd.Flags().BoolVar(&recursive, "recursive", false, "With all workspaces below it.")
 	return cmd
 }
 
-func (f *wsFlags) move(ctx context.Context, cmd *cobra.Command, path logicalcluster.Path, to string) error {
+func (f *wsFlags) move(ctx context.Context, cmd *cobra.Command, path logicalcluster.Path, to string, recursive bool) error {
 	config, err := f.admin.config()
 	if err != nil {
 		return err
@@ -49,15 +52,19 @@ func (f *wsFlags) move(ctx context.Context, cmd *cobra.Command, path logicalclus
 	if err != nil {
 		return err
 	}
-	var moved *installation.Moved
-	err = view.While(ctx, cmd.ErrOrStderr(), fmt.Sprintf("Moving %s to shard %s", path, to), func(ctx context.Context) (err error) {
-		moved, err = admin.Move(ctx, path, to)
+	return view.While(ctx, cmd.ErrOrStderr(), fmt.Sprintf("Moving %s to shard %s", path, to), func(ctx context.Context) error {
+		if recursive {
+			return admin.MoveAll(ctx, path, to, func(moved *installation.Moved) { tellMoved(cmd.OutOrStdout(), moved) })
+		}
+		moved, err := admin.Move(ctx, path, to)
+		if err == nil {
+			tellMoved(cmd.OutOrStdout(), moved)
+		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Workspace %s moved from shard %s to %s: %d objects in %v. Writes waited for %v at most.\n",
+}
+
+func tellMoved(out io.Writer, moved *installation.Moved) {
+	_, _ = fmt.Fprintf(out, "Workspace %s moved from shard %s to %s: %d objects in %v. Writes waited for %v at most.\n",
 		moved.Path, moved.From, moved.To, moved.Objects, moved.Took.Round(time.Millisecond), moved.Frozen.Round(time.Millisecond))
-	return err
 }

@@ -31,14 +31,14 @@ func newShard() *cobra.Command {
 	f := &shardFlags{}
 	cmd := &cobra.Command{
 		Use:   "shard",
-		Short: "Add, list, cordon and remove the shards of an installation",
+		Short: "Add, list, cordon, drain and remove the shards of an installation",
 		Long: `Add, list, cordon and remove the shards of an installation: several shards with one tree of workspaces. A shard that is
 started alone becomes the root shard of an installation as soon as another one is added.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.addTo(cmd.PersistentFlags())
-	cmd.AddCommand(newShardAdd(f), newShardList(f), newShardSet(f), newShardCordon(f, "cordon", true), newShardCordon(f, "uncordon", false), newShardRemove(f), newShardOrphans(f))
+	cmd.AddCommand(newShardAdd(f), newShardList(f), newShardSet(f), newShardCordon(f, "cordon", true), newShardCordon(f, "uncordon", false), newShardDrain(f), newShardRemove(f), newShardOrphans(f))
 	return cmd
 }
 
@@ -159,6 +159,50 @@ then on no other shard reads from it, and it may read from none. Its name is not
 			})
 		},
 	}
+}
+
+// drainTimeout is how long a drain may take by default: a shard may have many workspaces.
+const drainTimeout = 24 * time.Hour
+
+func newShardDrain(f *shardFlags) *cobra.Command {
+	var to []string
+	atOnce, timeout := 2, drainTimeout
+	cmd := &cobra.Command{
+		Use: "drain <shard>", Short: "Move all workspaces of a shard to others", Args: oneName("shard"), ValidArgsFunction: completes(f.shardNames),
+		Long: `Move all workspaces of a shard to others, while they are used: docs/MOVING.md. The command cordons the shard. Each workspace
+goes to the shard that then has the least, of those that --to names, or of all that are not cordoned. What does not move is
+told, and stays; drain the shard again. Then regent shard remove takes it out of the installation.`,
+		Example: `  regent shard drain eu1
+  regent shard drain eu1 --to=eu2 --to=eu3 --at-once=4`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := f.admin.config()
+			if err != nil {
+				return err
+			}
+			admin, err := installation.New(config)
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilInterrupt(cmd.Context())
+			defer stop()
+			ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %v (--timeout)", timeout))
+			defer cancel()
+			n := 0
+			err = admin.Drain(ctx, args[0], to, atOnce, func(moved *installation.Moved, err error) {
+				if err != nil {
+					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", err)
+					return
+				}
+				n++
+				tellMoved(cmd.OutOrStdout(), moved)
+			})
+			return confirm(cmd, err, "%d workspaces have left shard %s: regent shard remove %s takes it out of the installation\n", n, args[0], args[0])
+		},
+	}
+	cmd.Flags().StringArrayVar(&to, "to", nil, "A shard to move workspaces to. May be repeated. Default: all that are not cordoned.")
+	cmd.Flags().IntVar(&atOnce, "at-once", atOnce, "How many move at the same time.")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long it may take.")
+	return cmd
 }
 
 // confirm prints what was done, unless it failed.

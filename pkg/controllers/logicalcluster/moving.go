@@ -96,7 +96,8 @@ func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Worksp
 func (c *controller) hasLeft(ctx context.Context, lc *corev1alpha1.LogicalCluster, to string) (bool, error) {
 	there, err := c.others.Live.LogicalCluster(ctx, to, clusters.KeyOf(lc).Cluster)
 	_, movedOn := errors.AsType[*clusters.MovedError](err)
-	isGone := apierrors.IsNotFound(err) && !movedOn // it was deleted there, or that shard was restored from a backup of before
+	// it was deleted there, or that shard was restored from a backup of before
+	isGone := apierrors.IsNotFound(err) && !movedOn
 	owner, ok := ownerOf(lc)
 	if !ok || err != nil && !apierrors.IsNotFound(err) || err == nil && (there.UID != lc.UID || clusters.IsComing(there)) {
 		return false, nil // asked again: the shard may be down

@@ -53,8 +53,8 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		page, err := l.read(req, cluster)
 		answer(w, req, l.serializer, "application/jsonl", page, err)
 	default:
-		left, err := l.take(req, cluster, who)
-		answerJSON(w, req, l.serializer, left, err)
+		departure, err := l.take(req, cluster, who)
+		answerJSON(w, req, l.serializer, departure, err)
 	}
 }
 
@@ -67,18 +67,18 @@ func (l *leaving) check(req *http.Request) (cluster logicalcluster.Name, who str
 	return cluster, who, err
 }
 
-func (l *leaving) take(req *http.Request, cluster logicalcluster.Name, who string) (left bundle.Left, err error) {
+func (l *leaving) take(req *http.Request, cluster logicalcluster.Name, who string) (none bundle.Departure, err error) {
 	query := req.URL.Query()
 	to := clusters.Move{Shard: query.Get("to"), ID: query.Get("move")}
 	if req.Method == http.MethodPost && (!clusters.IsSegment(to.Shard) || !clusters.IsSegment(to.ID) || to.Shard == l.shard) {
-		return left, apierrors.NewBadRequest(fmt.Sprintf("give ?to= another shard than %s, and ?move= an id of small letters, digits and dashes", l.shard))
+		return none, apierrors.NewBadRequest(fmt.Sprintf("give ?to= another shard than %s, and ?move= an id of small letters, digits and dashes", l.shard))
 	}
 	if req.Method == http.MethodPost && query.Get("freeze") == "" {
 		return l.begin(req.Context(), cluster, to, who)
 	}
 	frozen, err := storage.ParseFreeze(cluster, query.Get("freeze"))
 	if err != nil {
-		return left, apierrors.NewBadRequest(err.Error() + ": give ?freeze= what the answer to POST has said")
+		return none, apierrors.NewBadRequest(err.Error() + ": give ?freeze= what the answer to POST has said")
 	}
 	switch req.Method {
 	case http.MethodPost:
@@ -88,21 +88,21 @@ func (l *leaving) take(req *http.Request, cluster logicalcluster.Name, who strin
 	case http.MethodDelete:
 		err = l.moves.Stay(req.Context(), frozen)
 	default:
-		return left, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "leaving"}, req.Method)
+		return none, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "leaving"}, req.Method)
 	}
-	return bundle.Left{Frozen: tell(frozen)}, answerOf(err)
+	return bundle.Departure{Frozen: tell(frozen)}, answerOf(err)
 }
 
-func (l *leaving) begin(ctx context.Context, cluster logicalcluster.Name, to clusters.Move, who string) (bundle.Left, error) {
+func (l *leaving) begin(ctx context.Context, cluster logicalcluster.Name, to clusters.Move, who string) (bundle.Departure, error) {
 	if err := l.checkFormat(); err != nil {
-		return bundle.Left{}, err
+		return bundle.Departure{}, err
 	}
-	left, err := l.moves.Leave(ctx, cluster, to, who)
+	is, err := l.moves.Leave(ctx, cluster, to, who)
 	if err != nil {
-		return bundle.Left{}, answerOf(err)
+		return bundle.Departure{}, answerOf(err)
 	}
-	lc, err := moves.Encode(left.LogicalCluster)
-	return bundle.Left{Frozen: tell(left.Freeze), LogicalCluster: lc.JSON, Objects: left.Objects}, err
+	lc, err := moves.Encode(is.LogicalCluster)
+	return bundle.Departure{Frozen: tell(is.Freeze), LogicalCluster: lc.JSON, Objects: is.Objects}, err
 }
 
 // read returns a page, or what has changed.
@@ -198,8 +198,8 @@ func (l *leaving) recent(ctx context.Context, cluster logicalcluster.Name) (bund
 // leavePatience is how long a logical cluster may take to leave that somebody waits for.
 const leavePatience = 10 * time.Second
 
-// errLeft is of changes that are read up to the moment at which the logical cluster left.
-var errLeft = errors.New("it leaves")
+// errIsLeaving is of changes that are read up to the moment at which the logical cluster left.
+var errIsLeaving = errors.New("it leaves")
 
 // readUntil reads changes until the logical cluster may make a move, and is frozen.
 func (l *leaving) readUntil(ctx context.Context, cluster logicalcluster.Name, since int64, move string, take func(storage.Stored, bool) error) (through int64, more bool, err error) {
@@ -212,14 +212,14 @@ func (l *leaving) readUntil(ctx context.Context, cluster logicalcluster.Name, si
 		}
 		lc := &metav1.PartialObjectMetadata{}
 		if err := json.Unmarshal(in.JSON, lc); err == nil && clusters.Leaving(lc).ID == move {
-			return errLeft
+			return errIsLeaving
 		}
 		return nil
 	})
 	switch {
 	case err == nil:
 		return all, true, nil
-	case errors.Is(err, errLeft):
+	case errors.Is(err, errIsLeaving):
 		return through, false, nil
 	case within.Err() != nil && ctx.Err() == nil: // the changes of one revision come together
 		return through, true, nil

@@ -61,7 +61,7 @@ func (f *Front) next(ctx context.Context, from *shard, path string) (*shard, err
 		return nil, routing.NewUnavailable("the logical cluster is on another shard than the front knew: try again")
 	}
 	if at, ok := f.index.find(cluster.Path()); ok && at.shard != from.name { // heard by now
-		return f.known(cluster, at.shard)
+		return f.shardOf(cluster, at.shard)
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.liveTimeout)
 	defer cancel()
@@ -71,10 +71,10 @@ func (f *Front) next(ctx context.Context, from *shard, path string) (*shard, err
 		return nil, &noAnswer{routing.NewUnavailable(fmt.Sprintf("shard %s does not say where logical cluster %q is", from.name, cluster)), errors.Join(errMisdirected, err)}
 	}
 	f.index.moved(cluster, from.name, to)
-	return f.known(cluster, to)
+	return f.shardOf(cluster, to)
 }
 
-func (f *Front) known(cluster logicalcluster.Name, name string) (*shard, error) {
+func (f *Front) shardOf(cluster logicalcluster.Name, name string) (*shard, error) {
 	if s, ok := f.shard(name); ok {
 		return s, nil
 	}

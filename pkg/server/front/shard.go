@@ -112,7 +112,8 @@ func (in *intake) Replace(all []*metav1.PartialObjectMetadata) {
 	for _, obj := range all {
 		switch name, to := clusters.KeyOf(obj).Cluster, clusters.MovedTo(obj).Shard; {
 		case to != "":
-			in.index.set(name, in.entry(obj)) // unless another shard has it, which is then that one, or a later one
+			// unless another shard has it, which is then that one, or a later one
+			in.index.set(name, in.entry(obj))
 			in.index.moved(name, in.shard.name, to)
 		case !isComing(obj):
 			entries[name] = in.entry(obj)

@@ -187,7 +187,7 @@ func TestAShardIsRemovedOnlyWhenNobodyNeedsIt(t *testing.T) {
 			f.shards["eu1"].set(t, "c1", clusterAt("root:a"))
 			f.shards["eu1"].set(t, "c2", clusterAt(""))
 			f.shards["us1"].set(t, "c3", clusterAt("root:c"))
-		}, "eu1", []string{"it still has 2: c2, root:a.", "Delete their Workspaces"}},
+		}, "eu1", []string{"it still has 2: c2, root:a.", "regent shard drain"}},
 		"others have assigned workspaces to it": {func(t *testing.T, f *fakes) {
 			f.shards["us1"].set(t, "c3", assignedTo("eu1", "w"))
 			f.shards["root"].set(t, "root", assignedTo("us1", "v"))

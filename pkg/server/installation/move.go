@@ -41,8 +41,8 @@ const (
 	// moveTries is how often a move is begun that others or a fault have stopped, and movePause is before the next.
 	moveTries = 10
 	movePause = 2 * time.Second
-	// fewBytes is how much is left to be copied when writes are made to wait, and catchUps is how often it is waited
-	// for that so little is left: a cluster may be written faster than it is copied.
+	// fewBytes is how much is left to be copied when writes are made to wait, and catchUps is how often it is
+	// waited for that so little is left: a cluster may be written faster than it is copied.
 	fewBytes, fewObjects = 64 << 10, 100
 	catchUps             = 20
 	// writeBytes is how many bytes of objects are sent at once, and as many as the last one has.
@@ -78,6 +78,52 @@ func (a *Admin) Move(ctx context.Context, path logicalcluster.Path, to string) (
 		case <-time.After(movePause):
 		}
 	}
+}
+
+// MoveAll moves the logical cluster at a path, and then those below it, to a shard. moved is called with each, but not
+// with those that are there already. It stops at the first that does not move.
+func (a *Admin) MoveAll(ctx context.Context, path logicalcluster.Path, to string, moved func(*Moved)) error {
+	one, err := a.Move(ctx, path, to)
+	if err != nil && !errors.Is(err, ErrThere) {
+		return err
+	}
+	if err == nil {
+		moved(one)
+	}
+	below, err := a.below(ctx, path, to)
+	if err != nil {
+		return fmt.Errorf("find the workspaces below %s: %w", path, err)
+	}
+	for _, name := range below {
+		if err := a.MoveAll(ctx, path.Join(name), to, moved); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below returns the workspaces in a logical cluster that is on a shard.
+func (a *Admin) below(ctx context.Context, path logicalcluster.Path, on string) (names []string, err error) {
+	m := &mover{}
+	defer m.close()
+	shard, err := a.ask(ctx, on, m)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := shard.do(ctx, shard.client.Get().AbsPath(path.RequestPath()+"/apis/tenancy.kcp.io/v1alpha1/workspaces"))
+	if err != nil {
+		return nil, err
+	}
+	list := &tenancyv1alpha1.WorkspaceList{}
+	if err := json.Unmarshal(answer, list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if ws := &list.Items[i]; ws.Spec.Cluster != "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
+			names = append(names, ws.Name)
+		}
+	}
+	return names, nil
 }
 
 // mayHelp reports whether a move may succeed when it is begun again.
@@ -116,14 +162,14 @@ func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to strin
 	return &Moved{Path: path.String(), Cluster: m.cluster.String(), From: m.origin.name, To: to, Objects: m.objects, Frozen: m.frozen}, nil
 }
 
-// asked is a shard, as a move asks it.
-type asked struct {
+// shardClient is a shard, as a move asks it.
+type shardClient struct {
 	name   string
 	client *rest.RESTClient
 }
 
 // ask returns how a member is asked, until m is closed.
-func (a *Admin) ask(ctx context.Context, name string, m *mover) (*asked, error) {
+func (a *Admin) ask(ctx context.Context, name string, m *mover) (*shardClient, error) {
 	all, err := a.members(ctx)
 	if err != nil {
 		return nil, err
@@ -135,7 +181,7 @@ func (a *Admin) ask(ctx context.Context, name string, m *mover) (*asked, error) 
 	return a.askMember(all[n], m)
 }
 
-func (a *Admin) askMember(member *corev1alpha1.Shard, m *mover) (*asked, error) {
+func (a *Admin) askMember(member *corev1alpha1.Shard, m *mover) (*shardClient, error) {
 	config, transport, through, err := a.transportTo(member)
 	if err != nil {
 		return nil, err
@@ -147,16 +193,16 @@ func (a *Admin) askMember(member *corev1alpha1.Shard, m *mover) (*asked, error) 
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the kubeconfig for shard %s: %w", member.Name, err)
 	}
-	return &asked{member.Name, client}, nil
+	return &shardClient{member.Name, client}, nil
 }
 
 // find returns the shard that has the logical cluster at a path, and its LogicalCluster.
-func (a *Admin) find(ctx context.Context, path logicalcluster.Path, m *mover) (*asked, *corev1alpha1.LogicalCluster, error) {
+func (a *Admin) find(ctx context.Context, path logicalcluster.Path, m *mover) (*shardClient, *corev1alpha1.LogicalCluster, error) {
 	all, err := a.members(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	shards, found, faults := make([]*asked, len(all)), make([]*corev1alpha1.LogicalCluster, len(all)), make([]error, len(all))
+	shards, found, faults := make([]*shardClient, len(all)), make([]*corev1alpha1.LogicalCluster, len(all)), make([]error, len(all))
 	for n, member := range all {
 		if shards[n], err = a.askMember(member, m); err != nil {
 			return nil, nil, err
@@ -189,7 +235,7 @@ func (a *Admin) find(ctx context.Context, path logicalcluster.Path, m *mover) (*
 	return nil, nil, fmt.Errorf("%w: %s", errNowhere, path)
 }
 
-func (s *asked) logicalCluster(ctx context.Context, path logicalcluster.Path) (*corev1alpha1.LogicalCluster, error) {
+func (s *shardClient) logicalCluster(ctx context.Context, path logicalcluster.Path) (*corev1alpha1.LogicalCluster, error) {
 	lc := &corev1alpha1.LogicalCluster{}
 	answer, err := s.do(ctx, s.client.Get().AbsPath(path.RequestPath()+"/apis/core.kcp.io/v1alpha1/logicalclusters/"+corev1alpha1.LogicalClusterName))
 	if err == nil {
@@ -199,7 +245,7 @@ func (s *asked) logicalCluster(ctx context.Context, path logicalcluster.Path) (*
 }
 
 // do makes a request once: what may have been done must not be done later, too.
-func (s *asked) do(ctx context.Context, req *rest.Request) ([]byte, error) {
+func (s *shardClient) do(ctx context.Context, req *rest.Request) ([]byte, error) {
 	result := req.MaxRetries(0).SetHeader("Accept", "application/json").Do(ctx)
 	if err := result.Error(); err != nil { // that of Raw does not say why
 		return nil, fmt.Errorf("shard %s: %w", s.name, err)
@@ -211,12 +257,12 @@ func (s *asked) do(ctx context.Context, req *rest.Request) ([]byte, error) {
 type mover struct {
 	id                  string
 	open                []*http.Transport
-	origin, destination *asked
+	origin, destination *shardClient
 	cluster             logicalcluster.Name
 	lc                  *corev1alpha1.LogicalCluster
 
 	arriving bundle.Frozen
-	leaving  bundle.Left
+	leaving  bundle.Departure
 	// through is the revision of the origin up to which all was copied.
 	through int64
 	recent  bundle.Recent
@@ -406,8 +452,8 @@ func (m *mover) take(ctx context.Context, req *rest.Request) (more bool, after s
 	if !ended {
 		return false, "", fmt.Errorf("shard %s: its answer was cut off", m.origin.name)
 	}
-	// Each object is sent once in a request, as it was last: those of one request are written in no order. So what is
-	// sent later must not be in the same one as what was before.
+	// Each object is sent once in a request, as it was last: those of one request are written in no order. So what
+	// is sent later must not be in the same one as what was before.
 	if err := m.flush(ctx); err != nil {
 		return false, "", err
 	}
@@ -548,6 +594,12 @@ func (a *Admin) settled(ctx context.Context, m *mover) error {
 		}
 		if err == nil && clusters.HomeOf(ws, at) == m.destination.name {
 			return nil
+		}
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && clusters.MoveIn(status.Status()).Shard != "" {
+			at = clusters.MoveIn(status.Status()).Shard // the Workspace moves, too
+			if shard, err = a.ask(ctx, at, m); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -49,7 +49,7 @@ func (a *Admin) Remove(ctx context.Context, name string) error {
 		blocking = append(blocking, blockers...)
 	}
 	if len(blocking) > 0 {
-		return fmt.Errorf("%s takes no new logical clusters any more, and cannot be removed yet, for it still has %d: %s. Delete their Workspaces, and try again",
+		return fmt.Errorf("%s takes no new logical clusters any more, and cannot be removed yet, for it still has %d: %s. Move them away (regent shard drain), or delete their Workspaces, and try again",
 			name, len(blocking), shorten(blocking))
 	}
 	return a.change(ctx, name, func(s *corev1alpha1.Shard) error {

@@ -271,7 +271,8 @@ func (m *Moves) hasDeparted(ctx context.Context, lc *corev1alpha1.LogicalCluster
 		return moved.To == clusters.Move{Shard: m.Shard, ID: by.ID}, nil
 	}
 	switch {
-	case apierrors.IsNotFound(err): // it was deleted there, or has moved and was removed: it did not depart by this move
+	// it was deleted there, or has moved and was removed: it did not depart by this move
+	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("%w: %w", ErrUndecided, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/regent-project/regent/pkg/server/storage"
 )
 
-// Left is a logical cluster that may move: nobody writes in it any more.
-type Left struct {
+// Departure is a logical cluster that may move: nobody writes in it any more.
+type Departure struct {
 	storage.Freeze
 	LogicalCluster *corev1alpha1.LogicalCluster
 	// Objects is how many objects it has, without Events.
@@ -22,7 +22,7 @@ type Left struct {
 }
 
 // Leave freezes a logical cluster that may move to another shard.
-func (m *Moves) Leave(ctx context.Context, cluster logicalcluster.Name, to clusters.Move, who string) (*Left, error) {
+func (m *Moves) Leave(ctx context.Context, cluster logicalcluster.Name, to clusters.Move, who string) (*Departure, error) {
 	for {
 		lc, revision, err := m.read(ctx, cluster)
 		if err != nil {
@@ -44,7 +44,7 @@ func (m *Moves) Leave(ctx context.Context, cluster logicalcluster.Name, to clust
 			return nil, err
 		}
 		n, err := m.Store.Count(ctx, cluster)
-		return &Left{f, lc, n}, err
+		return &Departure{f, lc, n}, err
 	}
 }
 

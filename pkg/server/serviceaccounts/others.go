@@ -54,8 +54,9 @@ const (
 //	is the account there, and the token's Secret? asked each goodFor
 //
 // A shard's key vouches only for accounts whose clusters are on that shard, which others than the shard itself confirm
-// (Peers.CheckHome), and for those whose clusters have moved from there to this one: these accounts are here. Whatever one shard does holds up users of others by nothing, and its own by patience. Make it with
-// NewOthers. All methods may be called at any time on any goroutine.
+// (Peers.CheckHome), and for those whose clusters have moved from there to this one: these accounts are here. Whatever
+// one shard does holds up users of others by nothing, and its own by patience. Make it with NewOthers. All methods may
+// be called at any time on any goroutine.
 type Others struct {
 	peers    Peers
 	here     *Authenticator

@@ -114,7 +114,9 @@ func (p *peersOf) CheckHome(_ context.Context, shard string, cluster logicalclus
 	return nil
 }
 
-func (p *peersOf) HasMovedFrom(shard string, cluster logicalcluster.Name) bool { return p.moved[cluster] == shard }
+func (p *peersOf) HasMovedFrom(shard string, cluster logicalcluster.Name) bool {
+	return p.moved[cluster] == shard
+}
 
 // twoShards are a, which has cluster c7 with the account, and b, which has c8 with one of the same name.
 func twoShards(t *testing.T) (*peersOf, *Others) {
@@ -391,8 +393,8 @@ func TestAShardOfAnotherVersionIsAskedForKeysSeldom(t *testing.T) {
 	})
 }
 
-// A logical cluster moves with its accounts. Tokens that its former shard has signed are good while the account is here,
-// and that shard is not asked. Of other clusters it vouches for no account here.
+// A logical cluster moves with its accounts. Tokens that its former shard has signed are good while the account is
+// here, and that shard is not asked. Of other clusters it vouches for no account here.
 func TestTokensOfBeforeAMoveAreGood(t *testing.T) {
 	p, o := twoShards(t)
 	p.moved = map[logicalcluster.Name]string{"c7": "a"}

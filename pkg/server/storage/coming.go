@@ -164,8 +164,8 @@ func (c *Client) Discard(ctx context.Context, cluster logicalcluster.Name, revis
 	return c.end(ctx, *by, key, revision)
 }
 
-// removeAll deletes what a logical cluster has, but for its LogicalCluster, whose key that is. while deletes one object,
-// and no more in one transaction: see together. renew is called once in a while.
+// removeAll deletes what a logical cluster has, but for its LogicalCluster, whose key that is. while deletes one
+// object, and no more in one transaction: see together. renew is called once in a while.
 func (c *Client) removeAll(ctx context.Context, cluster logicalcluster.Name, key string, renew func(context.Context) error, while func(ctx context.Context, gone ...clientv3.Op) error) error {
 	for _, r := range c.storedResources() {
 		prefix, err := clusters.StorageKey(r.prefix, r.prefix, cluster)

@@ -346,8 +346,8 @@ func (e *epochs) resumed(ctx context.Context, key, version string) (from string,
 	return e.client.epochs.Load().Resume(cluster).from(bundle.ResourceOf(strings.Trim(key, "/")+"/"), version)
 }
 
-// enter returns the epoch of a watch that begins, and what is to leave when it has ended. end is called when the logical
-// cluster is of another epoch.
+// enter returns the epoch of a watch that begins, and what is to leave when it has ended. end is called when the
+// logical cluster is of another epoch.
 func (e *epochs) enter(ctx context.Context, end context.CancelFunc) (epoch int64, everywhere bool, entered *openWatch, err error) {
 	cluster, _ := clusters.From(ctx)
 	for {

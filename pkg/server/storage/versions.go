@@ -99,8 +99,8 @@ func dropVersion(obj runtime.Object) {
 type Resume struct {
 	// Epoch is the one of the logical cluster there.
 	Epoch int64 `json:"epoch"`
-	// Last is the revision of the last change there of each resource, as the keys of bundles begin, since Since. Who
-	// has seen that, or Since if there is none, has seen all.
+	// Last is the revision of the last change there of each resource, as the keys of bundles begin, since Since. A
+	// client that has seen that, or Since if there is none, has seen all.
 	Since int64            `json:"since"`
 	Last  map[string]int64 `json:"last,omitempty"`
 	// Start is a revision here from which on there are changes that were made here.
