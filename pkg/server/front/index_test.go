@@ -109,3 +109,45 @@ func TestTheIndexIsUsableWhileAllOfItIsLookedAt(t *testing.T) {
 		t.Errorf("%d of %d clusters seen, %d changes", seen, 5*atOnce, changes)
 	}
 }
+
+// A cluster moves when the shard says so that has it. It may say so before or after the other one says that it has the
+// cluster, and again when it is read anew.
+func TestTheIndexFollowsAClusterThatMoves(t *testing.T) {
+	at := func(x *index) string {
+		p, _ := x.find(logicalcluster.NewPath("root:a"))
+		return p.shard
+	}
+	for name, news := range map[string][]func(*index){
+		"its old shard first": {
+			func(x *index) { x.moved("c1", "eu1", "us1") },
+			func(x *index) { x.set("c1", entry{shard: "us1", path: "root:a"}) },
+		},
+		"its new shard first": {
+			func(x *index) { x.set("c1", entry{shard: "us1", path: "root:a"}) },
+			func(x *index) { x.moved("c1", "eu1", "us1") },
+		},
+	} {
+		x := newIndex("root")
+		x.set("c1", entry{shard: "eu1", path: "root:a"})
+		x.moved("c1", "us1", "asia") // it does not have it
+		if at(x) != "eu1" {
+			t.Errorf("%s: a shard that does not have it says where it is", name)
+		}
+		for _, one := range news {
+			one(x)
+		}
+		if at(x) != "us1" {
+			t.Errorf("%s: it is on %q", name, at(x))
+		}
+		x.moved("c1", "eu1", "asia") // long ago
+		x.unset("c1", "eu1")
+		x.replace("eu1", map[logicalcluster.Name]entry{})
+		if at(x) != "us1" {
+			t.Errorf("%s: its old shard takes it along: it is on %q", name, at(x))
+		}
+		x.unset("c1", "us1")
+		if at(x) != "" {
+			t.Errorf("%s: it is found after its deletion", name)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package storage_test
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/regent-project/regent/pkg/clusters"
+	"github.com/regent-project/regent/pkg/server/storage"
+)
+
+var toEU = clusters.Move{Shard: "eu1", ID: "m1"}
+
+func (w *world) leave() storage.Freeze {
+	w.t.Helper()
+	f, err := w.client.Leave(w.t.Context(), "root", lcOf("leaving"), w.revisionOf("root"), "it moves")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return f
+}
+
+// A cluster that leaves is frozen, and each of the ways on ends that: it stays, it remains because nobody has renewed
+// the freeze, or it departs, for ever.
+func TestAClusterThatLeavesIsFrozenUntilItIsDecided(t *testing.T) {
+	t.Parallel()
+	w := comingWorld(t)
+	before := w.revisionOf("root")
+	f := w.leave()
+	if _, err := w.client.Leave(t.Context(), "root", lcOf("leaving"), before, "it moves"); !errors.Is(err, storage.ErrFrozen) {
+		t.Errorf("it leaves twice: %v", err)
+	}
+	if err := w.client.Remain(t.Context(), "root", lcOf("Ready"), w.revisionOf("root")); !errors.Is(err, storage.ErrFrozen) {
+		t.Errorf("it remains, though it may still depart: %v", err)
+	}
+	if err := w.client.Stay(t.Context(), f, lcOf("Ready")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); !errors.Is(err, storage.ErrThawed) {
+		t.Errorf("it departs, and has stayed: %v", err)
+	}
+	if _, err := w.client.Leave(t.Context(), "root", lcOf("leaving"), before, "it moves"); !errors.Is(err, storage.ErrDecided) {
+		t.Errorf("it leaves by what it was: %v", err)
+	}
+
+	f = w.leave()
+	w.expire(f)
+	if err := w.client.Remain(t.Context(), "root", lcOf("Ready"), f.Revision); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); !errors.Is(err, storage.ErrThawed) {
+		t.Errorf("it departs, and its freeze has ended: %v", err)
+	}
+
+	f = w.leave()
+	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Stay(t.Context(), f, lcOf("Ready")); !errors.Is(err, storage.ErrThawed) {
+		t.Errorf("it stays, and has departed: %v", err)
+	}
+}
+
+// Whoever writes in a cluster that has departed learns where it is, also if the write waited before.
+func TestWritesInAClusterThatHasDepartedAreToldWhereItIs(t *testing.T) {
+	t.Parallel()
+	w := comingWorld(t)
+	f := w.leave()
+	waiting := make(chan error)
+	write := func() error {
+		return w.objects.Create(w.admin, "/core/configmaps/default/late", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}}, nil, 0)
+	}
+	go func() { waiting <- write() }()
+	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); err != nil {
+		t.Fatal(err)
+	}
+	for n, err := range []error{<-waiting, write()} {
+		moved, ok := errors.AsType[*clusters.MovedError](err)
+		if !ok || moved.To != toEU || clusters.MoveIn(moved.Status()) != toEU {
+			t.Errorf("write %d: %v", n, err)
+		}
+		if apierrors.IsNotFound(err) {
+			t.Errorf("write %d is told that there is no such cluster", n)
+		}
+	}
+}
+
+// What a cluster had that has departed is removed as a whole, object by object, and nothing of another one is.
+func TestAClusterThatHasDepartedIsRemoved(t *testing.T) {
+	t.Parallel()
+	w := comingWorld(t)
+	f := w.leave()
+	if err := w.client.Write(t.Context(), f, []storage.Stored{mapOf("a"), mapOf("b"), mapOf("c")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.client.Count(t.Context(), "root"); err != nil || n != 3 {
+		t.Errorf("it has %d objects: %v", n, err)
+	}
+	other := w.come(comes)
+	if err := w.client.Vacate(t.Context(), "root", f.Revision-1); !errors.Is(err, storage.ErrDecided) {
+		t.Errorf("it is removed by what it was: %v", err)
+	}
+	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Vacate(t.Context(), "root", w.revisionOf("root")); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.keysOf("root"); len(left) > 0 {
+		t.Errorf("etcd still has %q", left)
+	}
+	if err := w.client.Renew(t.Context(), other); err != nil || len(w.keysOf(comes)) == 0 {
+		t.Errorf("another cluster has lost something: %v", err)
+	}
+}
+
+// A cluster that comes from another shard, and whoever has begun with it dies: under the freeze of Reclaim it arrives,
+// or is discarded, and the first one writes no more.
+func TestAClusterWhoseMoverHasDiedIsReclaimed(t *testing.T) {
+	t.Parallel()
+	w := comingWorld(t)
+	f := w.come(comes)
+	if _, err := w.client.Reclaim(t.Context(), comes, f.Revision); !errors.Is(err, storage.ErrFrozen) {
+		t.Errorf("it is reclaimed, and somebody moves it: %v", err)
+	}
+	if err := w.client.Complete(t.Context(), f, lcOf("complete"), f.Revision); err != nil {
+		t.Fatal(err)
+	}
+	w.expire(f)
+	if _, err := w.client.Reclaim(t.Context(), comes, f.Revision); !errors.Is(err, storage.ErrDecided) {
+		t.Errorf("it is reclaimed by what it was: %v", err)
+	}
+	mine, err := w.client.Reclaim(t.Context(), comes, w.revisionOf(comes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Write(t.Context(), f, []storage.Stored{mapOf("late")}, nil); !errors.Is(err, storage.ErrThawed) {
+		t.Errorf("whoever had begun still writes: %v", err)
+	}
+	if err := w.client.Arrive(t.Context(), f, lcOf("there"), w.revisionOf(comes)); !errors.Is(err, storage.ErrThawed) {
+		t.Errorf("it arrives under a freeze that has ended: %v", err)
+	}
+	if err := w.client.Arrive(t.Context(), mine, lcOf("there"), w.revisionOf(comes)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.Freeze(t.Context(), comes, "it is thawed"); err != nil {
+		t.Errorf("it is still frozen: %v", err)
+	}
+}
