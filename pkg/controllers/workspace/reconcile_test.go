@@ -111,6 +111,9 @@ func TestEachStateHasOneNextStep(t *testing.T) {
 		"mounted":                               {world{workspace: fresh(mounted), parent: parent("root"), confirmed: true}, report},
 		"bound":                                 {world{workspace: fresh(withCluster), parent: parent("root")}, create},
 		"bound, finalizer removed by somebody":  {world{workspace: fresh(withCluster, func(ws *tenancyv1alpha1.Workspace) { ws.Finalizers = nil }), logicalCluster: ours("Ready")}, schedule},
+		"cluster moved":                         {world{workspace: fresh(withCluster), logicalCluster: ours("Ready"), movedTo: "eu1"}, relocate},
+		"cluster moved, and its shard is down":  {world{workspace: fresh(withCluster), logicalCluster: ours("Ready"), elsewhere: true, shard: "us1", movedTo: "eu1"}, relocate},
+		"cluster moved, deleted":                {world{workspace: fresh(withCluster, deleted), logicalCluster: ours("Ready"), movedTo: "eu1"}, relocate},
 		"cluster in the cache":                  {world{workspace: fresh(withCluster), logicalCluster: ours("Ready")}, confirm},
 		"cluster there":                         {world{workspace: fresh(withCluster), logicalCluster: ours("Ready"), confirmed: true}, report},
 		"all is told":                           {world{workspace: tell(ours("Ready"), fresh(withCluster)), logicalCluster: ours("Ready")}, nothing},
@@ -190,6 +193,20 @@ func TestACrashBetweenStepsNeitherLeaksNorDoublesACluster(t *testing.T) {
 	}
 	if got := decide(w); got != create {
 		t.Errorf("the next leader's step is %s, want create", got)
+	}
+}
+
+// A Workspace whose cluster is on its own shard says so by no label.
+func TestAWorkspaceSaysWhereItsClusterHasMoved(t *testing.T) {
+	ws := fresh(withCluster, func(ws *tenancyv1alpha1.Workspace) {
+		ws.Labels = map[string]string{clusters.ShardLabel: "us1", "kept": "yes"}
+		ws.Annotations[clusters.PlacementAnnotation] = "it has the most room"
+	})
+	for to, want := range map[string]string{"eu1": "eu1", "root": ""} {
+		out := relocated(world{workspace: ws, own: "root", movedTo: to})
+		if out.Labels[clusters.ShardLabel] != want || out.Labels["kept"] != "yes" || !strings.Contains(out.Annotations[clusters.PlacementAnnotation], to) {
+			t.Errorf("moved to %s: labels %v, annotations %v", to, out.Labels, out.Annotations)
+		}
 	}
 }
 

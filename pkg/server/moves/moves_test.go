@@ -157,7 +157,9 @@ func (e *etcd) Workspace(context.Context, logicalcluster.Name, string) (*tenancy
 }
 
 // isServed reports whether users are served, and mayWrite whether their writes are made.
-func (e *etcd) isServed() bool { return e.lc != nil && !clusters.IsComing(e.lc) && !clusters.HasMoved(e.lc) }
+func (e *etcd) isServed() bool {
+	return e.lc != nil && !clusters.IsComing(e.lc) && !clusters.HasMoved(e.lc)
+}
 func (e *etcd) mayWrite() bool { return e.isServed() && e.freeze == 0 }
 
 // network reads another shard, if it answers.

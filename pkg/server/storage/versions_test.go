@@ -74,7 +74,8 @@ func TestAVersionWithAnEpochIsTakenForNoRevision(t *testing.T) {
 	update := func(there runtime.Object, res upstream.ResponseMeta) (runtime.Object, *uint64, error) {
 		next := there.DeepCopyObject()
 		next.(*corev1.ConfigMap).Data = map[string]string{"a": "b"}
-		return next, nil, w.objects.Versioner().UpdateObject(next, res.ResourceVersion) // as upstream's registry does
+		// as upstream's registry does
+		return next, nil, w.objects.Versioner().UpdateObject(next, res.ResourceVersion)
 	}
 	out := &corev1.ConfigMap{}
 	if err := w.objects.GuaranteedUpdate(w.admin, key, out, false, nil, update, nil); err != nil {
