@@ -3,12 +3,15 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/election/control/loop"
@@ -29,6 +32,10 @@ type Source[K comparable] = loop.Source[K]
 // turn is how long a reconcile may take. A controller stalls after three times as long.
 const turn = 20 * time.Second
 
+// movedInterval is how long a reconcile waits that came upon a cluster which has just moved to another shard. What is
+// here of it is removed soon, and whoever leads there goes on.
+const movedInterval = time.Second
+
 // New returns a loop that calls reconcile from a number of workers. See control/loop. Logical clusters take turns, and
 // whatever hangs for one of them leaves workers to the others (I18). A key is charged to the cluster that it names.
 // Nobody tells other keys apart, unless the loop's By says how.
@@ -36,7 +43,16 @@ const turn = 20 * time.Second
 // A reconcile has a deadline: nobody is worked for longer in one turn, whatever hangs, and however many objects there
 // are. What it has not done then it does in its next turn. So it must come further each time.
 func New[K comparable](of clusters.Range, name string, workers int, reconcile func(context.Context, K) error) *Loop[K] {
-	l := &Loop[K]{loop.New(name, workers, reconcile), of, clusterOf[K]()}
+	l := &Loop[K]{of: of, at: clusterOf[K]()}
+	l.Loop = loop.New(name, workers, func(ctx context.Context, k K) error {
+		err := reconcile(ctx, k)
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && clusters.MoveIn(status.Status()) != (clusters.Move{}) {
+			klog.FromContext(ctx).V(4).Info("A logical cluster has moved to another shard", "key", k, "err", err)
+			l.AddAfter(k, movedInterval)
+			return nil
+		}
+		return err
+	})
 	l.Within(turn)
 	if l.at != nil {
 		l.By(func(k K) string { return l.at(k).String() })

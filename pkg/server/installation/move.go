@@ -159,7 +159,7 @@ func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to strin
 	if err := a.settled(ctx, m); err != nil {
 		return nil, err
 	}
-	return &Moved{Path: path.String(), Cluster: m.cluster.String(), From: m.origin.name, To: to, Objects: m.objects, Frozen: m.frozen}, nil
+	return &Moved{Path: pathOf(m.lc), Cluster: m.cluster.String(), From: m.origin.name, To: to, Objects: m.objects, Frozen: m.frozen}, nil
 }
 
 // shardClient is a shard, as a move asks it.
