@@ -30,15 +30,15 @@ import (
 )
 
 var (
-	moveObjects  = flag.Int("move-objects", 300, "how many objects a workspace has in TestAWorkspaceMovesWhileItIsUsed")
+	moveObjects  = flag.Int("move-objects", 300, "how many objects a workspace has in TestAWorkspaceMovesWhileItIsUsedI16")
 	moveWatchers = flag.Int("move-watchers", 30, "how many clients watch it")
 	moveWriters  = flag.Int("move-writers", 4, "how many clients write, each 12 times a second")
-	moveFaults   = flag.Int("move-faults", 6, "how many moves something dies in, in TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShard")
+	moveFaults   = flag.Int("move-faults", 6, "how many moves something dies in, in TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16")
 )
 
-// A workspace moves from shard to shard while its users write and watch. No write fails. Each client that watches sees
-// each change once, in order, and lists nothing again, and what it knows of an object is good for an update.
-func TestAWorkspaceMovesWhileItIsUsed(t *testing.T) {
+// I16: a workspace moves from shard to shard while its users write and watch. No write fails. Each client that watches
+// sees each change once, in order, and lists nothing again, and what it knows of an object is good for an update.
+func TestAWorkspaceMovesWhileItIsUsedI16(t *testing.T) {
 	t.Parallel()
 	i := harness.InstallLong(t, "eu1", "us1")
 	u := newUsed(t, i)
@@ -62,8 +62,8 @@ func TestAWorkspaceMovesWhileItIsUsed(t *testing.T) {
 	u.mustHaveAll()
 }
 
-// Whatever dies in a move, the workspace is on one shard, with all that was written, and moves again.
-func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShard(t *testing.T) {
+// I16: whatever dies in a move, the workspace is on one shard, with all that was written, and moves again.
+func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16(t *testing.T) {
 	t.Parallel()
 	i := harness.Install(t, "eu1", "us1")
 	u := newUsed(t, i)

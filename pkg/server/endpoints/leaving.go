@@ -127,7 +127,8 @@ func (l *leaving) read(req *http.Request, cluster logicalcluster.Name) ([]byte, 
 	}
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
-	more, through := false, now
+	var more bool
+	var through int64
 	take := func(s storage.Stored, gone bool) error {
 		if s.Key == bundle.LogicalClusterKey {
 			return nil

@@ -354,8 +354,8 @@ func (w *world) check() {
 	w.Fatal("no shard has the cluster")
 }
 
-// Whatever happens in between, one shard has the cluster, with all that was written; and once nobody moves it, it is
-// served, and nothing is left of it on the other shard.
+// I16: whatever happens in between, one shard has the cluster, with all that was written; and once nobody moves it, it
+// is served, and nothing is left of it on the other shard.
 func TestOneShardHasAClusterWhateverHappensI16(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -105,7 +104,7 @@ func TestUsersDoNotWriteTheVersionOfAMove(t *testing.T) {
 		}
 	}
 	check("created")
-	err := w.objects.GuaranteedUpdate(context.Context(w.admin), key, out, false, nil, func(there runtime.Object, _ upstream.ResponseMeta) (runtime.Object, *uint64, error) {
+	err := w.objects.GuaranteedUpdate(w.admin, key, out, false, nil, func(there runtime.Object, _ upstream.ResponseMeta) (runtime.Object, *uint64, error) {
 		next := there.DeepCopyObject()
 		next.(*corev1.ConfigMap).Annotations = forged
 		return next, nil, nil
