@@ -90,6 +90,9 @@ func (c *coming) fill(ctx context.Context, frozen storage.Freeze, body io.Reader
 	if err != nil {
 		return err
 	}
+	if err := withoutVersions(objects); err != nil {
+		return answerOf(err)
+	}
 	if len(deleted) > 0 {
 		lc, err := c.live.LogicalCluster(ctx, frozen.Cluster)
 		if err != nil {

@@ -141,7 +141,20 @@ func (f *freeze) write(ctx context.Context, frozen storage.Freeze, body io.Reade
 	if err != nil {
 		return err
 	}
+	if err := withoutVersions(objects); err != nil {
+		return answerOf(err)
+	}
 	return f.put(ctx, frozen, objects, deletions)
+}
+
+// withoutVersions has objects show the version of their write, and not that of a move before it.
+func withoutVersions(objects []storage.Stored) (err error) {
+	for n := range objects {
+		if objects[n].JSON, err = storage.WithoutVersion(objects[n].JSON); err != nil {
+			return fmt.Errorf("%s: %w", objects[n].Key, err)
+		}
+	}
+	return nil
 }
 
 // put renews a freeze, and writes and deletes under it.

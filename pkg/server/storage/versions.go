@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,6 +23,25 @@ const versionAnnotation = "internal.regent.dev/version"
 // WithVersion returns an object of a logical cluster that moves here, as it is stored. was is as the other shard has
 // it, where it has been since a revision; the epochs are those of the logical cluster there and here.
 func WithVersion(was []byte, revision, thereEpoch, hereEpoch int64) ([]byte, error) {
+	return withAnnotations(was, func(annotations map[string]string) {
+		shown, ok := versionIn(annotations, thereEpoch)
+		if !ok {
+			shown = shownAs(strconv.FormatInt(revision, 10), thereEpoch)
+		}
+		annotations[versionAnnotation] = strconv.FormatInt(hereEpoch, 10) + "." + shown
+	})
+}
+
+// WithoutVersion returns an object that is put back to what it was: that is a change, and its version a new one.
+func WithoutVersion(was []byte) ([]byte, error) {
+	if !bytes.Contains(was, []byte(versionAnnotation)) {
+		return was, nil
+	}
+	return withAnnotations(was, func(annotations map[string]string) { delete(annotations, versionAnnotation) })
+}
+
+// withAnnotations returns an object with other annotations.
+func withAnnotations(was []byte, change func(map[string]string)) ([]byte, error) {
 	var obj, metadata map[string]json.RawMessage
 	annotations := map[string]string{}
 	if err := json.Unmarshal(was, &obj); err != nil {
@@ -38,11 +58,7 @@ func WithVersion(was []byte, revision, thereEpoch, hereEpoch int64) ([]byte, err
 	if annotations == nil { // null
 		annotations = map[string]string{}
 	}
-	shown, ok := versionIn(annotations, thereEpoch)
-	if !ok {
-		shown = shownAs(strconv.FormatInt(revision, 10), thereEpoch)
-	}
-	annotations[versionAnnotation] = strconv.FormatInt(hereEpoch, 10) + "." + shown
+	change(annotations)
 	var err error
 	if metadata["annotations"], err = json.Marshal(annotations); err != nil {
 		return nil, err

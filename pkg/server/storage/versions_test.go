@@ -50,6 +50,18 @@ func TestAnObjectKeepsItsVersionWhenItMoves(t *testing.T) {
 	}
 }
 
+// What is put back to what it was before is changed by that: it has a new version.
+func TestWhatIsPutBackHasNoVersionOfBefore(t *testing.T) {
+	t.Parallel()
+	moved, err := storage.WithVersion([]byte(`{"kind":"A","metadata":{"name":"a","annotations":{"x":"y"}}}`), 42, 0, 8)
+	if err == nil {
+		moved, err = storage.WithoutVersion(moved)
+	}
+	if want := `{"kind":"A","metadata":{"annotations":{"x":"y"},"name":"a"}}`; err != nil || string(moved) != want {
+		t.Errorf("%s (%v), want %s", moved, err, want)
+	}
+}
+
 func TestObjectsThatAreWatchedTogetherHaveOneResource(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
