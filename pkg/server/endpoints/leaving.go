@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,50 +107,8 @@ func (l *leaving) begin(ctx context.Context, cluster logicalcluster.Name, to clu
 
 // read returns a page, or what has changed.
 func (l *leaving) read(req *http.Request, cluster logicalcluster.Name) ([]byte, error) {
-	query, ctx := req.URL.Query(), req.Context()
-	now, err := l.stored.Revision(ctx)
-	if err != nil {
-		return nil, routing.NewUnavailable(err.Error())
-	}
-	number := func(name string) (n int64) {
-		if query.Get(name) == "" || err != nil {
-			return 0
-		}
-		if n, err = strconv.ParseInt(query.Get(name), 10, 64); err == nil && n <= 0 {
-			err = errors.New("it must be a revision of etcd")
-		}
-		return n
-	}
-	revision, since := number("revision"), number("since")
-	if err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("?revision= and ?since=: %v", err))
-	}
 	var lines bytes.Buffer
-	encoder := json.NewEncoder(&lines)
-	var more bool
-	var through int64
-	take := func(s storage.Stored, gone bool) error {
-		if s.Key == bundle.LogicalClusterKey {
-			return nil
-		}
-		if s.Fault != nil {
-			return newConflict("%s cannot be read, so it cannot move: an administrator finds it in etcd (docs/OPERATIONS.md), and mends or deletes it: %v", s.Key, s.Fault)
-		}
-		return encoder.Encode(bundle.Line{Object: &bundle.Object{Key: s.Key, Revision: s.Revision, Object: s.JSON, Deleted: gone}})
-	}
-	switch until := query.Get("until"); {
-	case since > 0 && until != "":
-		through, more, err = l.readUntil(ctx, cluster, since, until, take)
-	case since > 0:
-		through, err = l.stored.ReadChangesIn(ctx, cluster, since, now, pageBytes, func(in storage.StoredIn) error { return take(in.Stored, in.Gone) })
-		more = through < now
-	default:
-		if revision == 0 {
-			revision = now
-		}
-		through = revision
-		more, err = l.stored.ReadPage(ctx, cluster, revision, query.Get("after"), pageBytes, func(s storage.Stored) error { return take(s, false) })
-	}
+	through, more, err := l.readInto(req.Context(), cluster, req.URL.Query(), json.NewEncoder(&lines))
 	var refused apierrors.APIStatus
 	switch {
 	case errors.Is(err, storage.ErrCompacted):
@@ -160,16 +118,64 @@ func (l *leaving) read(req *http.Request, cluster logicalcluster.Name) ([]byte, 
 	case err != nil:
 		return nil, routing.NewUnavailable(err.Error())
 	}
+	if err := json.NewEncoder(&lines).Encode(bundle.Line{Page: &bundle.Page{More: more}}); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
 	var out bytes.Buffer
 	header := bundle.Header{Version: bundle.Version, Cluster: cluster.String(), Path: cluster.String(), Shard: l.shard, Revision: through, Time: time.Now().UTC(), WrittenBy: build.Info().GitVersion}
 	if err := json.NewEncoder(&out).Encode(bundle.Line{Header: &header}); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	if err := encoder.Encode(bundle.Line{Page: &bundle.Page{More: more}}); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
 	_, err = lines.WriteTo(&out)
 	return out.Bytes(), err
+}
+
+// readInto writes what is asked for, as lines, and returns the revision up to which that is, and whether there is more.
+func (l *leaving) readInto(ctx context.Context, cluster logicalcluster.Name, query url.Values, lines *json.Encoder) (through int64, more bool, err error) {
+	revision, err := revisionIn(query, "revision")
+	if err != nil {
+		return 0, false, err
+	}
+	since, err := revisionIn(query, "since")
+	if err != nil {
+		return 0, false, err
+	}
+	now, err := l.stored.Revision(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	take := func(s storage.Stored, gone bool) error {
+		if s.Key == bundle.LogicalClusterKey {
+			return nil
+		}
+		if s.Fault != nil {
+			return newConflict("%s cannot be read, so it cannot move: an administrator finds it in etcd (docs/OPERATIONS.md), and mends or deletes it: %v", s.Key, s.Fault)
+		}
+		return lines.Encode(bundle.Line{Object: &bundle.Object{Key: s.Key, Revision: s.Revision, Object: s.JSON, Deleted: gone}})
+	}
+	switch until := query.Get("until"); {
+	case since > 0 && until != "":
+		return l.readUntil(ctx, cluster, since, until, take)
+	case since > 0:
+		through, err = l.stored.ReadChangesIn(ctx, cluster, since, now, pageBytes, func(in storage.StoredIn) error { return take(in.Stored, in.Gone) })
+		return through, through < now, err
+	case revision == 0:
+		revision = now
+	}
+	more, err = l.stored.ReadPage(ctx, cluster, revision, query.Get("after"), pageBytes, func(s storage.Stored) error { return take(s, false) })
+	return revision, more, err
+}
+
+// revisionIn returns a revision that a query has. 0: it has none.
+func revisionIn(query url.Values, name string) (int64, error) {
+	if query.Get(name) == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(query.Get(name), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("%s=%q must be a revision of etcd", name, query.Get(name)))
+	}
+	return n, nil
 }
 
 // recently is for how long clients may not have heard of what has changed: a watch hears each minute how far it is.
@@ -228,108 +234,4 @@ func (l *leaving) readUntil(ctx context.Context, cluster logicalcluster.Name, si
 	return 0, false, err
 }
 
-// arriving handles bundle.ArrivingPath, for whom freeze handles its path. It answers 409 if the logical cluster cannot
-// come, or has not left yet, and 410 if the freeze has ended.
-type arriving struct {
-	freeze
-	moves *moves.Moves
-}
-
-// ServeHTTP implements http.Handler.
-func (a *arriving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	frozen, err := a.take(req)
-	answerJSON(w, req, a.serializer, frozen, err)
-}
-
-func (a *arriving) take(req *http.Request) (bundle.Frozen, error) {
-	if at, ok := clusters.From(req.Context()); !ok || at != clusters.SystemAdmin {
-		return bundle.Frozen{}, apierrors.NewBadRequest("a logical cluster arrives at its shard, as in /clusters/" + clusters.SystemAdmin.String() + bundle.ArrivingPath)
-	}
-	who, err := a.mayWriteAll(req, bundle.ArrivingPath)
-	if err != nil {
-		return bundle.Frozen{}, err
-	}
-	query := req.URL.Query()
-	if req.Method == http.MethodPost && query.Get("freeze") == "" {
-		return a.begin(req, who)
-	}
-	cluster := logicalcluster.Name(query.Get("cluster"))
-	frozen, err := storage.ParseFreeze(cluster, query.Get("freeze"))
-	if err != nil || !clusters.IsValidName(cluster) {
-		return bundle.Frozen{}, apierrors.NewBadRequest("give ?cluster= the name of the logical cluster, and ?freeze= what the answer to POST has said")
-	}
-	switch req.Method {
-	case http.MethodPut:
-		err = a.fill(req, frozen)
-	case http.MethodPatch:
-		err = a.complete(req, frozen)
-	case http.MethodPost:
-		err = answerOf(a.moves.Arrive(req.Context(), frozen, clusters.Move{Shard: query.Get("from"), ID: query.Get("move")}))
-	case http.MethodDelete:
-		err = answerOf(a.moves.Cancel(req.Context(), frozen))
-	default:
-		err = apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "arriving"}, req.Method)
-	}
-	return tell(frozen), err
-}
-
-// arrivalOf reads what the body says.
-func arrivalOf(req *http.Request) (bundle.Arriving, *corev1alpha1.LogicalCluster, error) {
-	var given bundle.Arriving
-	if err := json.NewDecoder(http.MaxBytesReader(nil, req.Body, bundle.MaxWrite)).Decode(&given); err != nil {
-		return given, nil, apierrors.NewBadRequest(fmt.Sprintf("the body is no logical cluster that arrives: %v", err))
-	}
-	lc := &corev1alpha1.LogicalCluster{}
-	if err := json.Unmarshal(given.LogicalCluster, lc); err != nil {
-		return given, nil, apierrors.NewBadRequest(fmt.Sprintf("the LogicalCluster cannot be read: %v", err))
-	}
-	return given, lc, nil
-}
-
-func (a *arriving) begin(req *http.Request, who string) (bundle.Frozen, error) {
-	given, lc, err := arrivalOf(req)
-	if err != nil {
-		return bundle.Frozen{}, err
-	}
-	if !clusters.IsSegment(given.Shard) || !clusters.IsSegment(given.Move) || !clusters.IsSegment(given.OwnerShard) {
-		return bundle.Frozen{}, apierrors.NewBadRequest("shard, move and ownerShard must be small letters, digits and dashes")
-	}
-	if err := a.checkFormat(); err != nil {
-		return bundle.Frozen{}, err
-	}
-	frozen, err := a.moves.Begin(req.Context(), lc, given.OwnerShard, clusters.Move{Shard: given.Shard, ID: given.Move}, who)
-	return tell(frozen), answerOf(err)
-}
-
-func (a *arriving) complete(req *http.Request, frozen storage.Freeze) error {
-	given, lc, err := arrivalOf(req)
-	if err != nil {
-		return err
-	}
-	return answerOf(a.moves.Complete(req.Context(), frozen, lc, given.Objects, storage.Resume{Since: given.Since, Last: given.Last}))
-}
-
-// fill writes objects as the other shard has them.
-func (a *arriving) fill(req *http.Request, frozen storage.Freeze) error {
-	objects, deletions, err := readObjects(frozen.Cluster, req.Body, mayArrive)
-	if err != nil {
-		return err
-	}
-	if err := a.moves.Localize(req.Context(), frozen.Cluster, objects); err != nil {
-		return answerOf(err)
-	}
-	return a.put(req.Context(), frozen, objects, deletions)
-}
-
-// mayArrive says why an object is not written, as bundle.LeftAlone does.
-func mayArrive(key string) string {
-	if key == bundle.LogicalClusterKey {
-		return "the logical cluster itself arrives last"
-	}
-	return ""
-}
-
-var (
-	_ http.Handler = (*leaving)(nil)
-	_ http.Handler = (*arriving)(nil)
-)
+var _ http.Handler = (*leaving)(nil)
