@@ -191,7 +191,21 @@ func (f *Front) check(ctx context.Context, path logicalcluster.Path, at place) (
 		f.index.confirm(at, path)
 		return at, nil
 	}
+	if ws.Spec.Cluster == at.cluster.String() && f.hasMoved(ctx, shard, at) {
+		return at, nil // the Workspace does not say so yet
+	}
 	return f.confirm(ctx, path, ws, shard)
+}
+
+// hasMoved reports whether a shard says that a cluster has moved from it to where the index has it. The new shard is
+// not asked: it answers once the cluster has arrived.
+func (f *Front) hasMoved(ctx context.Context, from string, at place) bool {
+	s, ok := f.shard(from)
+	if !ok {
+		return false
+	}
+	_, err := s.clients.LogicalClusters.Get(clusters.With(ctx, at.cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	return movedTo(err) == at.shard
 }
 
 // maxSearches is how many searches may be under way. One client that asks for names that do not exist must not take the

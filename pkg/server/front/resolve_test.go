@@ -1,6 +1,7 @@
 package front
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,8 @@ type resolving struct {
 	front *Front
 	// reads counts those of Workspaces.
 	reads atomic.Int64
+	// hasMoved: us1 says that cluster real has moved to eu1, which does not say yet that it has it.
+	hasMoved atomic.Bool
 }
 
 func newResolving(t *testing.T) *resolving {
@@ -50,6 +53,14 @@ func newResolving(t *testing.T) *resolving {
 				r.reads.Add(1)
 			}
 			object, ok := objects[name+req.URL.Path]
+			if r.hasMoved.Load() && name == "us1" {
+				moved := clusters.MovedError{Cluster: "real", To: clusters.Move{Shard: "eu1", ID: "m"}}
+				status := moved.Status()
+				status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+				w.WriteHeader(http.StatusMisdirectedRequest)
+				_ = json.NewEncoder(w).Encode(status)
+				return
+			}
 			if !ok {
 				w.WriteHeader(http.StatusNotFound)
 				object = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`
@@ -154,5 +165,26 @@ func TestOnlyMastersAreToldThatThereIsNoCluster(t *testing.T) {
 				t.Errorf("%s is asked for %s, want %s for %s", to.name, path, tc.shard, tc.path)
 			}
 		})
+	}
+}
+
+// A cluster has just moved: its Workspace names its former shard, which says where it is. The new one may not answer
+// before it has arrived, and need not be asked.
+func TestAClusterThatHasJustMovedIsFoundByWhatItsFormerShardSays(t *testing.T) {
+	r := newResolving(t)
+	r.hasMoved.Store(true)
+	r.front.index.set("root", entry{shard: "root", path: "root"})
+	r.front.index.set("real", entry{shard: "us1", path: "root:a"})
+	us1, _ := r.front.shard("us1")
+	next, err := r.front.next(t.Context(), us1, "/clusters/real/api/v1/configmaps")
+	if err != nil || next.name != "eu1" {
+		t.Fatalf("a request that us1 refuses goes to %v: %v", next, err)
+	}
+	at, err := r.front.resolve(t.Context(), logicalcluster.NewPath("root:a"), true)
+	if err != nil || at != (place{"eu1", "real"}) {
+		t.Errorf("it is at %v: %v", at, err)
+	}
+	if _, err := r.front.next(t.Context(), us1, "/clusters/root:a/api"); err == nil {
+		t.Error("a path that names no cluster is followed")
 	}
 }
