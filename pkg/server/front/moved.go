@@ -65,7 +65,7 @@ func (f *Front) next(ctx context.Context, from *shard, path string) (*shard, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.liveTimeout)
 	defer cancel()
-	_, err := from.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	_, err := from.logicalCluster(ctx, cluster)
 	to := movedTo(err)
 	if to == "" {
 		return nil, &noAnswer{routing.NewUnavailable(fmt.Sprintf("shard %s does not say where logical cluster %q is", from.name, cluster)), errors.Join(errMisdirected, err)}
@@ -79,6 +79,15 @@ func (f *Front) shardOf(cluster logicalcluster.Name, name string) (*shard, error
 		return s, nil
 	}
 	return nil, routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", cluster, name))
+}
+
+// logicalCluster reads a LogicalCluster. The error for one that has moved tells where: see movedTo.
+func (s *shard) logicalCluster(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	lc, err := s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	if err == nil && clusters.HasMoved(lc) { // the replica that has read it has not heard of it yet
+		return nil, &clusters.MovedError{Cluster: cluster, To: clusters.MovedTo(lc)}
+	}
+	return lc, err
 }
 
 // movedTo returns the shard to which a logical cluster has moved, as the answer of its former shard says. It is empty

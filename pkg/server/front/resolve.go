@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,7 +203,7 @@ func (f *Front) hasMoved(ctx context.Context, from string, at place) bool {
 	if !ok {
 		return false
 	}
-	_, err := s.clients.LogicalClusters.Get(clusters.With(ctx, at.cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	_, err := s.logicalCluster(ctx, at.cluster)
 	return movedTo(err) == at.shard
 }
 
@@ -229,7 +228,7 @@ func (f *Front) search(ctx context.Context, cluster logicalcluster.Name) (place,
 	var asking sync.WaitGroup
 	for n, s := range all {
 		asking.Go(func() {
-			_, errs[n] = s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+			_, errs[n] = s.logicalCluster(ctx, cluster)
 		})
 	}
 	asking.Wait()
@@ -266,13 +265,13 @@ func (f *Front) confirm(ctx context.Context, path logicalcluster.Path, ws *tenan
 	if !ok {
 		return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, shard))
 	}
-	lc, err := s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+	lc, err := s.logicalCluster(ctx, cluster)
 	if to := movedTo(err); to != "" { // the Workspace does not say so yet
 		if s, ok = f.shard(to); !ok {
 			return place{}, routing.NewUnavailable(fmt.Sprintf("logical cluster %q is on shard %s, which this front does not know", path, to))
 		}
 		shard = to
-		lc, err = s.clients.LogicalClusters.Get(clusters.With(ctx, cluster), corev1alpha1.LogicalClusterName, metav1.GetOptions{})
+		lc, err = s.logicalCluster(ctx, cluster)
 	}
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !controllers.Owns(ws, lc):

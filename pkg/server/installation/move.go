@@ -63,11 +63,18 @@ var ErrThere = errors.New("it is on that shard already")
 // its switch a move that fails is undone, and begun again if that may help; after it, it is ended by the shards.
 func (a *Admin) Move(ctx context.Context, path logicalcluster.Path, to string) (*Moved, error) {
 	began := time.Now()
+	var decided *Moved
 	for try := 1; ; try++ {
 		moved, err := a.moveOnce(ctx, path, to)
+		if errors.Is(err, ErrThere) && decided != nil { // by an earlier try, whose end was not known
+			moved, err = decided, nil
+		}
 		if err == nil {
 			moved.Took = time.Since(began)
 			return moved, nil
+		}
+		if moved != nil {
+			decided = moved
 		}
 		if try == moveTries || !mayHelp(err) || ctx.Err() != nil {
 			return nil, fmt.Errorf("move %s to shard %s: %w", path, to, err)
@@ -139,6 +146,7 @@ func mayHelp(err error) bool {
 // errNowhere is of a path that leads to no logical cluster.
 var errNowhere = errors.New("no shard has such a workspace")
 
+// moveOnce moves it, or fails. With an error it returns what was moved if nobody knows whether that is done.
 func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to string) (*Moved, error) {
 	m := &mover{id: rand.String(12)}
 	defer m.close()
@@ -153,13 +161,13 @@ func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to strin
 		return nil, ErrThere
 	}
 	m.cluster = logicalcluster.From(m.lc)
-	if err := m.move(ctx); err != nil {
+	if err = m.move(ctx); err == nil {
+		err = a.settled(ctx, m)
+	}
+	if err != nil && !m.isDecided {
 		return nil, err
 	}
-	if err := a.settled(ctx, m); err != nil {
-		return nil, err
-	}
-	return &Moved{Path: pathOf(m.lc), Cluster: m.cluster.String(), From: m.origin.name, To: to, Objects: m.objects, Frozen: m.frozen}, nil
+	return &Moved{Path: pathOf(m.lc), Cluster: m.cluster.String(), From: m.origin.name, To: to, Objects: m.objects, Frozen: m.frozen}, err
 }
 
 // shardClient is a shard, as a move asks it.
@@ -271,6 +279,8 @@ type mover struct {
 	// began is when writes began to wait, and frozen for how long they did.
 	began  time.Time
 	frozen time.Duration
+	// isDecided: it has moved, or may have.
+	isDecided bool
 }
 
 func (m *mover) close() {
@@ -284,13 +294,12 @@ func (m *mover) move(ctx context.Context) (err error) {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	decided := false
 	ctx, end := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
 	defer func() {
 		end(nil)
-		if err != nil && !decided {
+		if err != nil && !m.isDecided {
 			m.undo(context.WithoutCancel(ctx))
 		}
 	}()
@@ -301,7 +310,7 @@ func (m *mover) move(ctx context.Context) (err error) {
 	if err := m.leave(ctx); err != nil {
 		return because(ctx, err)
 	}
-	if decided, err = m.depart(ctx); err != nil {
+	if m.isDecided, err = m.depart(ctx); err != nil {
 		return because(ctx, err)
 	}
 	if err := m.arrive(ctx); err != nil {

@@ -42,6 +42,9 @@ func (r *Reader) LogicalCluster(ctx context.Context, shard string, cluster logic
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && clusters.MoveIn(status.Status()) != (clusters.Move{}) {
 		err = &goneElsewhere{clusters.MovedError{Cluster: cluster, To: clusters.MoveIn(status.Status())}}
 	}
+	if err == nil && clusters.HasMoved(lc) { // the replica that has read it has not heard of it yet
+		return nil, &goneElsewhere{clusters.MovedError{Cluster: cluster, To: clusters.MovedTo(lc)}}
+	}
 	return lc, err
 }
 
