@@ -451,6 +451,14 @@ func (f *follower) watch(ctx context.Context) error {
 	if resp.StatusCode == http.StatusGone {
 		return errAgain
 	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && resp.StatusCode == http.StatusServiceUnavailable {
+		f.u.Logf("a client is told to watch again in %d s", seconds) // as client-go does by itself
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
+		return nil
+	}
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(resp.Body)
 		return fmt.Errorf("a watch from %s: %d %s", f.version, resp.StatusCode, body)

@@ -174,8 +174,8 @@ const checkTimeout = 500 * time.Millisecond
 // check returns where the cluster at a path is, if the index has one that says that it is there. At its first use the
 // parent's shard is asked, for a shard could claim the paths of others: a Workspace that is there decides. If there is
 // none, the cluster may be an orphan, which serves on. If the parent's shard is not heard, nothing else serves (I11).
-func (f *Front) check(ctx context.Context, path logicalcluster.Path, at place) (place, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+func (f *Front) check(all context.Context, path logicalcluster.Path, at place) (place, error) {
+	ctx, cancel := context.WithTimeout(all, checkTimeout)
 	defer cancel()
 	above, err := f.above(ctx, path)
 	if err != nil || !above.isKnown() {
@@ -193,6 +193,9 @@ func (f *Front) check(ctx context.Context, path logicalcluster.Path, at place) (
 	if ws.Spec.Cluster == at.cluster.String() && f.hasMoved(ctx, shard, at) {
 		return at, nil // the Workspace does not say so yet
 	}
+	// The shard that the Workspace names is not the parent's, and may need longer: the cluster may just arrive there.
+	ctx, stop := context.WithTimeout(all, f.liveTimeout)
+	defer stop()
 	return f.confirm(ctx, path, ws, shard)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 
@@ -41,7 +42,11 @@ type openWatch struct {
 }
 
 // errLeft is of a logical cluster that has moved while a watch began.
-var errLeft = apierrors.NewServiceUnavailable("the logical cluster moves to another shard: try again")
+var errLeft = func() error {
+	err := apierrors.NewServiceUnavailable("the logical cluster moves to another shard: try again")
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}()
 
 // add adds a watch, until it leaves.
 func (w *watches) add(cluster logicalcluster.Name, epoch int64, end context.CancelFunc) *openWatch {
