@@ -193,7 +193,8 @@ func (f *Front) check(all context.Context, path logicalcluster.Path, at place) (
 	if ws.Spec.Cluster == at.cluster.String() && f.hasMoved(ctx, shard, at) {
 		return at, nil // the Workspace does not say so yet
 	}
-	// The shard that the Workspace names is not the parent's, and may need longer: the cluster may just arrive there.
+	// The shard that the Workspace names is not the parent's, and may need longer: the cluster may just arrive
+	// there.
 	ctx, stop := context.WithTimeout(all, f.liveTimeout)
 	defer stop()
 	return f.confirm(ctx, path, ws, shard)
