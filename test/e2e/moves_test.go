@@ -52,7 +52,7 @@ func TestAWorkspaceMovesWhileItIsUsedI16(t *testing.T) {
 		}
 		took = append(took, strings.TrimSpace(out))
 		u.mustBeOn(to)
-		time.Sleep(300 * time.Millisecond) // its users go on there
+		u.awaitWrites(5 * *moveWriters) // its users continue there
 	}
 	stop()
 	t.Logf("%s\n%d writes, the slowest took %v, 99%% of them %v", strings.Join(took, "\n"), len(u.latencies), u.slowest(1), u.slowest(0.99))
@@ -77,7 +77,7 @@ func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16(t *testing.T) {
 		if err := move.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(random.IntN(450)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(450)) * time.Millisecond) // whichever step it is in: any must do
 		struck := u.strike(n, move.Process.Pid, from, to)
 		_ = move.Wait()
 		u.restart()
@@ -278,6 +278,18 @@ func (u *used) write(name string, mustSucceed bool) {
 	}
 }
 
+// awaitWrites waits until clients have written so often more.
+func (u *used) awaitWrites(n int) {
+	u.Helper()
+	count := func() int {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return len(u.latencies)
+	}
+	before := count()
+	harness.Eventually(u, "clients write", func() bool { return count() >= before+n })
+}
+
 func (u *used) slowest(part float64) time.Duration {
 	slices.Sort(u.latencies)
 	return u.latencies[min(int(float64(len(u.latencies))*part), len(u.latencies)-1)].Round(time.Millisecond)
@@ -428,7 +440,7 @@ func (f *follower) follow(ctx context.Context) {
 			f.list(ctx)
 		} else if err != nil && ctx.Err() == nil {
 			f.fault(err)
-			time.Sleep(100 * time.Millisecond)
+			return
 		}
 	}
 }

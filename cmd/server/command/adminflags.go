@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/regent-project/regent/cmd/server/face/ask"
+	"github.com/regent-project/regent/pkg/server/installation"
 )
 
 // defaultKubeconfig is the file that a replica with the default root directory writes.
@@ -93,4 +94,13 @@ func (f *adminFlags) places(isDefault bool) ([]ask.Place, error) {
 		return nil, usageError{fmt.Errorf("there is no context %q in the kubeconfig: there are %s", context, strings.Join(slices.Sorted(maps.Keys(file.Contexts)), ", "))}
 	}
 	return ask.Places(*file, context, f.server)
+}
+
+// ofInstallation returns the installation's administrator.
+func (f *adminFlags) ofInstallation() (*installation.Admin, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	return installation.New(config)
 }

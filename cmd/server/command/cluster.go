@@ -20,14 +20,16 @@ func newCluster() *cobra.Command {
 	f := &wsFlags{}
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Export, import, clone and restore workspaces",
+		Short: "Export, import, clone, restore and move workspaces",
 		Long: `Export workspaces with all that is in them into files, and import these as new workspaces, here or in another
-installation; put a workspace back to what a file has, or to what it was a minute ago: docs/BUNDLES.md. Whoever may do everything in a workspace may export it. Paths are as for regent ws.`,
+installation; put a workspace back to what a file has, or to what it was a minute ago: docs/BUNDLES.md; move it to another shard: docs/MOVING.md.
+Whoever may do everything in a workspace may export it. Paths are as for regent ws.`,
 		Example: `  regent cluster export root:team -f team.bundle --seal-to=age1...
   regent cluster inspect team.bundle
   regent cluster import team.bundle root:team-again --identity=key.txt
   regent cluster clone root:template root:new
-  regent cluster restore root:team --ago=2m --plan`,
+  regent cluster restore root:team --ago=2m --plan
+  regent cluster move root:team --to=eu1`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

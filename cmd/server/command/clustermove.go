@@ -44,11 +44,7 @@ Exit codes: 0 it is there; 1 it is where it was, unless the error says otherwise
 }
 
 func (f *wsFlags) move(ctx context.Context, cmd *cobra.Command, path logicalcluster.Path, to string, recursive bool) error {
-	config, err := f.admin.config()
-	if err != nil {
-		return err
-	}
-	admin, err := installation.New(config)
+	admin, err := f.admin.ofInstallation()
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func newShard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shard",
 		Short: "Add, list, cordon, drain and remove the shards of an installation",
-		Long: `Add, list, cordon and remove the shards of an installation: several shards with one tree of workspaces. A shard that is
+		Long: `Add, list, cordon, drain and remove the shards of an installation: several shards with one tree of workspaces. A shard that is
 started alone becomes the root shard of an installation as soon as another one is added.`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -57,11 +57,7 @@ func (f *shardFlags) frontNames(ctx context.Context) []string {
 
 // run calls do with the installation's administrator.
 func (f *shardFlags) run(cmd *cobra.Command, do func(context.Context, *installation.Admin) error) error {
-	config, err := f.admin.config()
-	if err != nil {
-		return err
-	}
-	admin, err := installation.New(config)
+	admin, err := f.admin.ofInstallation()
 	if err != nil {
 		return err
 	}
@@ -175,11 +171,7 @@ told, and stays; drain the shard again. Then regent shard remove takes it out of
 		Example: `  regent shard drain eu1
   regent shard drain eu1 --to=eu2 --to=eu3 --at-once=4`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := f.admin.config()
-			if err != nil {
-				return err
-			}
-			admin, err := installation.New(config)
+			admin, err := f.admin.ofInstallation()
 			if err != nil {
 				return err
 			}

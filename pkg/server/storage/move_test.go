@@ -69,7 +69,7 @@ func TestWritesInAClusterThatHasDepartedAreToldWhereItIs(t *testing.T) {
 	t.Parallel()
 	w := comingWorld(t)
 	f := w.leave()
-	waiting := make(chan error)
+	waiting := make(chan error, 1) // so that the write ends if nobody waits for it any more
 	write := func() error {
 		return w.objects.Create(w.admin, "/core/configmaps/default/late", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late"}}, nil, 0)
 	}
