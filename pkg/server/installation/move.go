@@ -140,11 +140,14 @@ func mayHelp(err error) bool {
 		code := status.Status().Code
 		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusConflict || code == http.StatusGone
 	}
-	return !errors.Is(err, ErrThere) && !errors.Is(err, errNowhere)
+	return !errors.Is(err, ErrThere) && !errors.Is(err, errNowhere) && !errors.Is(err, errNoMember)
 }
 
 // errNowhere is of a path that leads to no logical cluster.
 var errNowhere = errors.New("no shard has such a workspace")
+
+// errNoMember is of a shard that the installation does not have.
+var errNoMember = errors.New("is no member of the installation: regent shard list has those that are")
 
 // moveOnce moves it, or fails. With an error it returns what was moved if nobody knows whether that is done.
 func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to string) (*Moved, error) {
@@ -184,7 +187,7 @@ func (a *Admin) ask(ctx context.Context, name string, m *mover) (*shardClient, e
 	}
 	n := slices.IndexFunc(all, func(s *corev1alpha1.Shard) bool { return s.Name == name })
 	if n < 0 {
-		return nil, fmt.Errorf("%w: shard %q is no member of the installation: regent shard list", errNowhere, name)
+		return nil, fmt.Errorf("shard %q %w", name, errNoMember)
 	}
 	return a.askMember(all[n], m)
 }
