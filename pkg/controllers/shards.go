@@ -28,9 +28,17 @@ type Shards struct {
 	Members *clusters.Foreign[*corev1alpha1.Shard]
 	// Contact says which shards are heard.
 	Contact *Contact
-	// Live reads single objects of other shards, and Offers their exports. They may be nil if there are none.
+	// Live reads single objects of other shards, Offers their exports, and Homes finds out which has a logical
+	// cluster. They may be nil if there are none.
 	Live   ShardReader
 	Offers OfferReader
+	Homes  ShardFinder
+}
+
+// ShardFinder finds the shard and the logical cluster that a path leads to, or of the name of one. It may be this
+// shard. The error is a NotFound of k8s.io/apimachinery/pkg/api/errors if no shard has it.
+type ShardFinder interface {
+	Find(ctx context.Context, path logicalcluster.Path) (shard string, cluster logicalcluster.Name, err error)
 }
 
 // Offer is an export of another shard, with the schemas that it names, as that shard has shown them. Their uids are

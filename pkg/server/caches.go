@@ -83,6 +83,7 @@ func (s *Server) newCaches(store *store) (*caches, error) {
 			Own: s.cfg.Shard, Root: s.cfg.rootShard(), Members: c.others.Members, Heard: c.others.Peers, Live: c.others, Here: c.live,
 			Memory: &confirmed{client: store.Etcd(), prefix: store.Prefix()},
 		})
+		c.others.Shards().Homes = c.homes
 	}
 	return c, nil
 }
@@ -170,11 +171,29 @@ func (c *caches) nowhereElse() func(context.Context, logicalcluster.Name) error 
 
 // newMoves returns what takes the steps of logical clusters that move.
 func (s *Server) newMoves(store *store, caches *caches) *moves.Moves {
-	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
+	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, Bound: bound{caches.live.bindings(), caches.clients}, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
 	if caches.others != nil {
 		m.Others = caches.others
 	}
 	return m
+}
+
+// bound implements moves.Bound.
+type bound struct {
+	live    custom.LiveBindings
+	clients controllers.Clients
+}
+
+func (b bound) Bindings(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
+	return b.live.List(ctx, cluster)
+}
+
+func (b bound) Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error) {
+	return b.live.Schema(ctx, clusters.BoundSchemas, name)
+}
+
+func (b bound) Keep(ctx context.Context, copied *apisv1alpha1.APIResourceSchema) error {
+	return b.clients.KeepSchemaCopy(ctx, copied, "move")
 }
 
 // serveBuiltIn has the store show built-in objects, until the returned function is called.

@@ -241,13 +241,17 @@ func (u *used) restart() {
 
 // writes has clients write until stop is called. What fails may have been done.
 func (u *used) writes(n int) (stop func()) {
-	ctx, cancel := context.WithCancel(u.Context())
+	return whileWriting(u.Context(), n, func(w int) { u.write(fmt.Sprintf("written-%d", w), false) })
+}
+
+// whileWriting has some writers write, one after the other by each, until stop is called.
+func whileWriting(ctx context.Context, writers int, write func(w int)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	var writing sync.WaitGroup
-	for w := range n {
+	for w := range writers {
 		writing.Go(func() {
-			name := fmt.Sprintf("written-%d", w)
 			for ctx.Err() == nil {
-				u.write(name, false)
+				write(w)
 				time.Sleep(calmWriter)
 			}
 		})
@@ -329,7 +333,7 @@ func (u *used) mustHaveAll() {
 func (u *used) use(writers, watchers int) (stop func()) {
 	u.Helper()
 	ctx, cancel := context.WithCancel(u.Context())
-	var writing, watching sync.WaitGroup
+	var watching sync.WaitGroup
 	for w := range writers {
 		u.write(fmt.Sprintf("written-%d", w), true)
 	}
@@ -338,19 +342,10 @@ func (u *used) use(writers, watchers int) (stop func()) {
 		all[n] = newFollower(u, n%2 == 1)
 		watching.Go(func() { all[n].follow(ctx) })
 	}
-	writingCtx, stopWriting := context.WithCancel(ctx)
-	for w := range writers {
-		writing.Go(func() {
-			for writingCtx.Err() == nil {
-				u.write(fmt.Sprintf("written-%d", w), true)
-				time.Sleep(calmWriter)
-			}
-		})
-	}
+	stopWriting := whileWriting(ctx, writers, func(w int) { u.write(fmt.Sprintf("written-%d", w), true) })
 	return func() {
 		u.Helper()
 		stopWriting()
-		writing.Wait()
 		want := maps.Clone(u.last)
 		for n, f := range all {
 			harness.Eventually(u, fmt.Sprintf("client %d has seen all", n), func() bool { return f.has(want) })

@@ -48,13 +48,16 @@ type controller struct {
 	names  stripes
 	others *controllers.Shards
 	offers offers
+	homes  homes
+	// shard is the name of this one.
+	shard string
 	copies
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
 	c := &controller{
 		informers: deps.Informers, definitions: deps.Informers.Definitions, clients: deps.Clients, metadata: deps.Clients.Metadata,
-		groups: groups{informers: deps.Informers}, others: deps.Others(),
+		groups: groups{informers: deps.Informers}, others: deps.Others(), shard: deps.Shard,
 	}
 	c.Loop = loop.New(deps.Range, name, workers, c.reconcile)
 	c.By(key.chargedTo)
@@ -86,6 +89,8 @@ func (c *controller) reconcile(ctx context.Context, k key) error {
 		return c.pull(ctx, k)
 	case aShard:
 		return c.listen(ctx, k)
+	case aHome:
+		return c.locate(ctx, k)
 	}
 	leaving, err := c.name(ctx, k.of)
 	errs := []error{err}

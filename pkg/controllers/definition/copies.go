@@ -6,9 +6,6 @@ import (
 	"sync"
 	"time"
 
-	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -40,9 +37,6 @@ type copies struct {
 	askedAt time.Time
 }
 
-// unused is the annotation of a copy that is about to be deleted, because no binding was seen to use it.
-const unused = "internal.apis.kcp.io/unused"
-
 // unusedAfter is how long a copy is left alone that no binding is seen to use: a leader that has just made it is about
 // to name it.
 const unusedAfter = time.Second
@@ -53,21 +47,7 @@ const askAgain = time.Second
 
 // makeCopy makes the copy of a schema. It may be there already, if another logical cluster has bound the same schema.
 func (c *controller) makeCopy(ctx context.Context, s resourceSchema, opts metav1.CreateOptions) error {
-	of := copyOf(s)
-	out := &apisv1alpha1.APIResourceSchema{
-		ObjectMeta: metav1.ObjectMeta{Name: of.Name, Annotations: map[string]string{
-			apisv1alpha1.AnnotationSchemaClusterKey: clusters.KeyOf(s).Cluster.String(), apisv1alpha1.AnnotationSchemaNameKey: s.Name,
-		}},
-		Spec: *s.Spec.DeepCopy(),
-	}
-	if approval, ok := s.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
-		out.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation] = approval
-	}
-	_, err := c.clients.Schemas.Create(clusters.With(ctx, of.Cluster), out, opts)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("keep schema %s: %w", s.Name, err)
-	}
-	return nil
+	return c.clients.MakeSchemaCopy(ctx, controllers.SchemaCopyOf(s, string(s.UID)), opts)
 }
 
 // has reports whether the cache shows a copy.
@@ -78,29 +58,17 @@ func (c *controller) has(of clusters.Key) bool {
 
 // keep makes sure that the copy of a schema stays, after the status of a binding that names it was written.
 func (c *controller) keep(ctx context.Context, s resourceSchema) error {
-	of := copyOf(s)
-	at := clusters.With(ctx, of.Cluster)
-	live, err := c.clients.Schemas.Get(at, of.Name, metav1.GetOptions{})
-	if err == nil && isUnused(live) {
-		_, err = c.clients.Schemas.Update(at, marked(live, false), metav1.UpdateOptions{FieldManager: name})
-	}
-	if apierrors.IsNotFound(err) {
-		return c.makeCopy(ctx, s, metav1.CreateOptions{FieldManager: name})
-	}
-	if err != nil {
-		return fmt.Errorf("keep the copy of schema %s: %w", s.Name, err)
-	}
-	return nil
+	return c.clients.KeepSchemaCopy(ctx, controllers.SchemaCopyOf(s, string(s.UID)), name)
 }
 
-func isUnused(s resourceSchema) bool { return s.Annotations[unused] != "" }
+func isUnused(s resourceSchema) bool { return s.Annotations[controllers.UnusedAnnotation] != "" }
 
 // marked returns a copy with the mark or without it.
 func marked(s resourceSchema, so bool) resourceSchema {
 	out := s.DeepCopy()
-	delete(out.Annotations, unused)
+	delete(out.Annotations, controllers.UnusedAnnotation)
 	if so {
-		metav1.SetMetaDataAnnotation(&out.ObjectMeta, unused, "true")
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, controllers.UnusedAnnotation, "true")
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	conditionsv1alpha1 "github.com/kcp-dev/sdk/apis/third_party/conditions/apis/conditions/v1alpha1"
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/regent-project/regent/pkg/clusters"
 	"github.com/regent-project/regent/pkg/controllers"
@@ -72,6 +73,9 @@ func (c *controller) decide(b binding) decision {
 		d.invalid(apisv1alpha2.InternalErrorReason, fmt.Sprintf("shard %s is not heard, which has the APIExport: this goes on when it is", controllers.ExportShardOf(b)))
 		d.summarize()
 		return d
+	case from.export == nil && c.mayHaveMoved(b):
+		d.lacking = true
+		return d
 	case from.export == nil:
 		d.invalid(apisv1alpha2.APIExportNotFoundReason, fmt.Sprintf("there is no APIExport %s in logical cluster %q", of.Name, of.Cluster))
 		d.summarize()
@@ -116,6 +120,10 @@ func (c *controller) take(d *decision, s resourceSchema, identity string) {
 		}
 		return
 	}
+	if n >= 0 && c.sameAs(&(*all)[n], s) { // its shard is another one now, or somebody has made it again
+		(*all)[n].Schema.IdentityHash = identity
+		return
+	}
 	bound := apisv1alpha2.BoundAPIResource{
 		Group: s.Spec.Group, Resource: s.Spec.Names.Plural,
 		Schema:          apisv1alpha2.BoundAPIResourceSchema{Name: s.Name, UID: string(s.UID), IdentityHash: identity},
@@ -149,6 +157,12 @@ func (c *controller) take(d *decision, s resourceSchema, identity string) {
 	}
 	d.schemas = append(d.schemas, s)
 	d.names = true
+}
+
+// sameAs reports whether what is bound is a schema by name and content, though its uid is another one.
+func (c *controller) sameAs(r *apisv1alpha2.BoundAPIResource, s resourceSchema) bool {
+	kept, there := c.informers.BoundSchema(r)
+	return there && !isUnused(kept) && r.Schema.Name == s.Name && equality.Semantic.DeepEqual(kept.Spec, s.Spec)
 }
 
 // conflicts returns which names of a schema others have: definitions, other bindings, and other resources of this one.

@@ -24,12 +24,13 @@ const (
 	aCopy    what = "copy"    // the copy of a schema, in clusters.BoundSchemas
 	anOffer  what = "offer"   // an APIExport of another shard
 	aShard   what = "shard"   // the changes of exports of another shard
+	aHome    what = "home"    // the shard of an APIExport that its bindings name, and that does not have it
 )
 
 type key struct {
 	what  what
 	of    clusters.Key
-	shard string // another one
+	shard string // another one, or for aHome also this one
 }
 
 // chargedTo returns whom the work for a key is charged to. What another shard is asked for may hang for all of its
@@ -55,7 +56,7 @@ func (k key) String() string {
 	switch k.what {
 	case aShard:
 		return "exports of shard " + k.shard
-	case anOffer:
+	case anOffer, aHome:
 		return string(k.what) + " " + k.of.String() + " of shard " + k.shard
 	default:
 		return string(k.what) + " " + k.of.String()

@@ -21,8 +21,9 @@ type Coming struct {
 	Workspace json.RawMessage `json:"workspace,omitempty"`
 }
 
-// The keys of a logical cluster's own object, and the begin of those of Workspaces.
+// The keys of a logical cluster's own object, and the begin of those of Workspaces and of APIBindings.
 const (
 	LogicalClusterKey = "core.kcp.io/logicalclusters/cluster"
 	WorkspaceKeys     = "tenancy.kcp.io/workspaces/"
+	BindingKeys       = "apis.kcp.io/apibindings/"
 )

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,14 +47,16 @@ func (a *arriving) take(req *http.Request) (bundle.Frozen, error) {
 	if err != nil || !clusters.IsValidName(cluster) {
 		return bundle.Frozen{}, apierrors.NewBadRequest("give ?cluster= the name of the logical cluster, and ?freeze= what the answer to POST has said")
 	}
-	switch req.Method {
-	case http.MethodPut:
+	switch {
+	case req.Method == http.MethodPut && query.Has("schema"):
+		err = a.keepSchema(req, frozen, query.Get("schema"))
+	case req.Method == http.MethodPut:
 		err = a.fill(req, frozen)
-	case http.MethodPatch:
+	case req.Method == http.MethodPatch:
 		err = a.complete(req, frozen)
-	case http.MethodPost:
+	case req.Method == http.MethodPost:
 		err = answerOf(a.moves.Arrive(req.Context(), frozen, clusters.Move{Shard: query.Get("from"), ID: query.Get("move")}))
-	case http.MethodDelete:
+	case req.Method == http.MethodDelete:
 		err = answerOf(a.moves.Cancel(req.Context(), frozen))
 	default:
 		err = apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "arriving"}, req.Method)
@@ -107,6 +110,18 @@ func (a *arriving) fill(req *http.Request, frozen storage.Freeze) error {
 		return answerOf(err)
 	}
 	return a.put(req.Context(), frozen, objects, deletions)
+}
+
+// keepSchema keeps a schema that the logical cluster has bound.
+func (a *arriving) keepSchema(req *http.Request, frozen storage.Freeze, name string) error {
+	s := &apisv1alpha1.APIResourceSchema{}
+	if err := json.NewDecoder(http.MaxBytesReader(nil, req.Body, bundle.MaxWrite)).Decode(s); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the body is no APIResourceSchema: %v", err))
+	}
+	if err := a.freezer.Renew(req.Context(), frozen); err != nil {
+		return answerOf(err)
+	}
+	return answerOf(a.moves.TakeSchema(req.Context(), frozen.Cluster, name, s))
 }
 
 // mayArrive says why an object is not written, as bundle.LeftAlone does.

@@ -49,6 +49,12 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.Method == http.MethodGet && req.URL.Query().Has("recent"):
 		recent, err := l.recent(req.Context(), cluster)
 		answerJSON(w, req, l.serializer, recent, err)
+	case req.Method == http.MethodGet && req.URL.Query().Has("schemas"):
+		names, err := l.moves.BoundSchemas(req.Context(), cluster)
+		answerJSON(w, req, l.serializer, bundle.Bound{Schemas: names}, answerOf(err))
+	case req.Method == http.MethodGet && req.URL.Query().Has("schema"):
+		schema, err := l.moves.BoundSchema(req.Context(), cluster, req.URL.Query().Get("schema"))
+		answerJSON(w, req, l.serializer, schema, answerOf(err))
 	case req.Method == http.MethodGet:
 		page, err := l.read(req, cluster)
 		answer(w, req, l.serializer, "application/jsonl", page, err)

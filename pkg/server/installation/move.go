@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -274,8 +275,10 @@ type mover struct {
 
 	arriving bundle.Frozen
 	leaving  bundle.Departure
-	// through is the revision of the origin up to which all was copied.
-	through int64
+	// through is the revision of the origin up to which all was copied, and hasBound says that APIBindings have been
+	// since their schemas were.
+	through  int64
+	hasBound bool
 	recent  bundle.Recent
 	lines   bytes.Buffer
 	objects int64
@@ -408,7 +411,40 @@ func (m *mover) copy(ctx context.Context) error {
 			return err
 		}
 		isFew := m.lines.Len() <= fewBytes && m.objects-before <= fewObjects
-		if err := m.flush(ctx); err != nil || isFew {
+		if err := m.flush(ctx); err != nil {
+			return err
+		}
+		if isFew {
+			break
+		}
+	}
+	return m.schemas(ctx)
+}
+
+// schemas has the destination keep the schemas that the cluster has bound, if what it has bound was copied since. They
+// come after the bindings: the destination removes schemas that nobody uses.
+func (m *mover) schemas(ctx context.Context) error {
+	if !m.hasBound {
+		return nil
+	}
+	m.hasBound = false
+	var bound bundle.Bound
+	answer, err := m.origin.do(ctx, m.there(http.MethodGet).Param("schemas", "true"))
+	if err == nil {
+		err = json.Unmarshal(answer, &bound)
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range bound.Schemas {
+		schema, err := m.origin.do(ctx, m.there(http.MethodGet).Param("schema", name))
+		if apierrors.IsNotFound(err) { // it is bound no more
+			continue
+		}
+		if err == nil {
+			_, err = m.destination.do(ctx, m.here(http.MethodPut, schema).Param("schema", name))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -453,6 +489,7 @@ func (m *mover) take(ctx context.Context, req *rest.Request) (more bool, after s
 		case line.Object != nil:
 			after = line.Object.Key
 			m.note(after, line.Object.Revision)
+			m.hasBound = m.hasBound || strings.HasPrefix(after, bundle.BindingKeys)
 			if _, ok := latest[after]; !ok {
 				order = append(order, after)
 			}
@@ -519,6 +556,9 @@ func (m *mover) leave(ctx context.Context) error {
 		return fmt.Errorf("shard %s has told of changes up to revision %d only, and is frozen at %d", m.origin.name, m.through, m.leaving.Revision)
 	}
 	if err := m.flush(ctx); err != nil {
+		return err
+	}
+	if err := m.schemas(ctx); err != nil {
 		return err
 	}
 	m.objects = m.leaving.Objects

@@ -141,6 +141,9 @@ func (m *Moves) Complete(ctx context.Context, f storage.Freeze, left *corev1alph
 	if n != objects {
 		return refuse("%d objects have come, and the other shard has %d", n, objects)
 	}
+	if err := m.hasSchemas(ctx, f.Cluster); err != nil {
+		return err
+	}
 	owner := clusters.ShardOf(is, clusters.OwnerShardLabel, m.Shard)
 	next, err := m.coming(left, owner, clusters.ComingFrom(is), is.Annotations[clusters.EpochAnnotation], resume)
 	if err != nil {
@@ -221,7 +224,8 @@ func (m *Moves) Cancel(ctx context.Context, f storage.Freeze) error {
 }
 
 // Localize returns objects of a logical cluster that comes as this shard stores them: each with the version that the
-// other shard shows, and of a Workspace on which shard its own logical cluster is.
+// other shard shows, of a Workspace on which shard its own logical cluster is, and of an APIBinding on which its export
+// is.
 func (m *Moves) Localize(ctx context.Context, cluster logicalcluster.Name, objects []storage.Stored) error {
 	if len(objects) == 0 {
 		return nil
@@ -233,10 +237,14 @@ func (m *Moves) Localize(ctx context.Context, cluster logicalcluster.Name, objec
 	there, here := storage.ResumeOf(lc).Epoch, clusters.EpochOf(lc)
 	for n := range objects {
 		o := &objects[n]
-		if strings.HasPrefix(o.Key, bundle.WorkspaceKeys) {
-			if o.JSON, err = m.relabel(lc, o.JSON); err != nil {
-				return fmt.Errorf("%s: %w", o.Key, err)
-			}
+		switch {
+		case strings.HasPrefix(o.Key, bundle.WorkspaceKeys):
+			o.JSON, err = m.relabel(lc, o.JSON)
+		case strings.HasPrefix(o.Key, bundle.BindingKeys):
+			o.JSON, err = m.rebind(lc, o.JSON)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.Key, err)
 		}
 		if o.JSON, err = storage.WithVersion(o.JSON, o.Revision, there, here); err != nil {
 			return fmt.Errorf("%s: %w", o.Key, err)

@@ -44,6 +44,7 @@ type Moves struct {
 	Shard string
 	Store Store
 	Live  routing.Live
+	Bound Bound
 	// Others reads the other shards. Nil: there are none.
 	Others controllers.ShardReader
 	// BaseURL begins the URLs of logical clusters. Seen returns a revision that etcd has had, and RootCA has the

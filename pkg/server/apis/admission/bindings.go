@@ -60,10 +60,16 @@ func (p *Bindings) Handles(op admission.Operation) bool {
 }
 
 // Admit implements admission.MutationInterface: it notes where the export is. Whatever a client says of that does not
-// count.
+// count. Only the leader changes it, when the export has moved.
 func (p *Bindings) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	b, ok := a.GetObject().(*apisv1alpha2.APIBinding)
-	if !ok || a.GetOperation() != admission.Create || a.GetSubresource() != "" || b.Spec.Reference.Export == nil {
+	if !ok {
+		return nil
+	}
+	if a.GetOperation() == admission.Update {
+		return p.keep(a, b)
+	}
+	if a.GetSubresource() != "" || b.Spec.Reference.Export == nil {
 		return nil
 	}
 	delete(b.Annotations, clusters.ExportClusterAnnotation)
@@ -88,10 +94,34 @@ func (p *Bindings) Admit(ctx context.Context, a admission.Attributes, _ admissio
 	return nil
 }
 
+// keep keeps where the export of a binding is. Clients that replace a binding leave it out.
+func (p *Bindings) keep(a admission.Attributes, b *apisv1alpha2.APIBinding) error {
+	old, ok := a.GetOldObject().(*apisv1alpha2.APIBinding)
+	if !ok {
+		return incomparable(a)
+	}
+	if !p.isLeader(a) {
+		delete(b.Annotations, clusters.ExportClusterAnnotation)
+		delete(b.Annotations, clusters.ExportShardAnnotation)
+		if at := placeOf(old); at != (Place{}) {
+			at.note(b)
+		}
+	}
+	return nil
+}
+
+func (p *Bindings) isLeader(a admission.Attributes) bool {
+	return a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.Leader
+}
+
+func incomparable(a admission.Attributes) error {
+	return apierrors.NewInternalError(fmt.Errorf("cannot compare a binding with a %T", a.GetOldObject()))
+}
+
 // Validate implements admission.ValidationInterface.
 func (p *Bindings) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	b, ok := a.GetObject().(*apisv1alpha2.APIBinding)
-	if !ok || a.GetUserInfo() != nil && a.GetUserInfo().GetName() == p.Leader {
+	if !ok || p.isLeader(a) {
 		return nil
 	}
 	if a.GetOperation() == admission.Create {
@@ -100,7 +130,7 @@ func (p *Bindings) Validate(ctx context.Context, a admission.Attributes, _ admis
 	old, ok := a.GetOldObject().(*apisv1alpha2.APIBinding)
 	switch {
 	case !ok:
-		return apierrors.NewInternalError(fmt.Errorf("cannot compare a binding with a %T", a.GetOldObject()))
+		return incomparable(a)
 	case !equality.Semantic.DeepEqual(b.Status, old.Status):
 		return admission.NewForbidden(a, field.Forbidden(field.NewPath("status"), "only the shard's controllers write it"))
 	case slices.Contains(old.Finalizers, clusters.BindingFinalizer) && !slices.Contains(b.Finalizers, clusters.BindingFinalizer) && !isMaster(a.GetUserInfo()):

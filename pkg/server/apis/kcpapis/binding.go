@@ -38,7 +38,7 @@ var bindings = resource.Definition[binding]{
 		{Name: "Ready", Description: "Whether the resources have been bound", Cell: func(b binding) any { return ready(b) }},
 	},
 	Subresources: map[string]resource.Subresource[binding]{"status": {
-		Keep:  func(b, old binding) { b.Spec = old.Spec; keepPlace(b, old) },
+		Keep:  func(b, old binding) { b.Spec = old.Spec },
 		Reset: fieldpath.NewSet(fieldpath.MakePathOrDie("spec")),
 	}},
 }
@@ -61,24 +61,8 @@ func prepareBinding(b binding) {
 
 func keepBinding(b, old binding) {
 	b.Status = old.Status
-	keepPlace(b, old)
 	if !equality.Semantic.DeepEqual(b.Spec, old.Spec) {
 		b.Generation = old.Generation + 1
-	}
-}
-
-// keepPlace keeps where the path has led. Clients that replace a binding leave it out.
-func keepPlace(b, old binding) {
-	for _, of := range []string{clusters.ExportClusterAnnotation, clusters.ExportShardAnnotation} {
-		was, ok := old.Annotations[of]
-		if !ok {
-			delete(b.Annotations, of)
-			continue
-		}
-		if b.Annotations == nil {
-			b.Annotations = map[string]string{}
-		}
-		b.Annotations[of] = was
 	}
 }
 
