@@ -68,8 +68,11 @@ func (c *controller) mayHaveMoved(b binding) bool {
 
 // isHere reports whether this shard has a logical cluster, by the cache.
 func (c *controller) isHere(cluster logicalcluster.Name) bool {
+	if clusters.IsPermanent(cluster) {
+		return true
+	}
 	lc, ok := c.informers.LogicalClusters.Get(clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
-	return clusters.IsPermanent(cluster) || ok && !clusters.IsComing(lc) && !clusters.HasMoved(lc)
+	return ok && !clusters.IsComing(lc) && !clusters.HasMoved(lc)
 }
 
 // locate asks where an export is, and has its bindings name that shard.
