@@ -118,7 +118,7 @@ func (e *Endpoints) account(req *http.Request) (any, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	answer, err := e.Identity.Accounts.Answer(req.Context(), question)
+	answer, err := e.Identity.Answer(req.Context(), question)
 	if err != nil {
 		return nil, routing.NewUnavailable(err.Error())
 	}

@@ -95,6 +95,11 @@ func New(cfg Config) (*Identity, error) {
 	return i, nil
 }
 
+// Answer answers another shard about a token of a service account of this one.
+func (i *Identity) Answer(ctx context.Context, q serviceaccounts.Question) (serviceaccounts.Answer, error) {
+	return i.otherAccounts.Answer(ctx, q)
+}
+
 // Bind gives an Identity what it reads. It is called once.
 func (i *Identity) Bind(s Sources) { i.late.bind(s) }
 

@@ -52,6 +52,15 @@ func (p *peers) CheckHome(ctx context.Context, shard string, cluster logicalclus
 	return p.late.Load().Homes.Check(ctx, shard, cluster)
 }
 
+// Home implements serviceaccounts.Peers.
+func (p *peers) Home(ctx context.Context, cluster logicalcluster.Name) (string, error) {
+	if p.reader() == nil {
+		return "", errLone
+	}
+	shard, _, err := p.late.Load().Homes.Find(ctx, cluster.Path())
+	return shard, err
+}
+
 // HasMovedFrom implements serviceaccounts.Peers.
 func (p *peers) HasMovedFrom(shard string, cluster logicalcluster.Name) bool {
 	s := p.late.Load()

@@ -28,6 +28,8 @@ type Peers interface {
 	// CheckHome returns an error unless a logical cluster is on that shard. It must not rest on the word of that
 	// shard alone.
 	CheckHome(ctx context.Context, shard string, cluster logicalcluster.Name) error
+	// Home returns the shard that has a logical cluster. It must not rest on the word of that shard alone.
+	Home(ctx context.Context, cluster logicalcluster.Name) (shard string, err error)
 	// HasMovedFrom reports whether a logical cluster is on this shard, and has come from that one.
 	HasMovedFrom(shard string, cluster logicalcluster.Name) bool
 }
@@ -54,8 +56,8 @@ const (
 //	is the account there, and the token's Secret? asked each goodFor
 //
 // A shard's key vouches only for accounts whose clusters are on that shard, which others than the shard itself confirm
-// (Peers.CheckHome), and for those whose clusters have moved from there to this one: these accounts are here. Whatever
-// one shard does holds up users of others by nothing, and its own by patience. Make it with NewOthers. All methods may
+// (Peers.CheckHome), and for those whose clusters have moved from there: of these their new shard says whether the key
+// may vouch for them. Whatever one shard does holds up users of others by nothing, and its own by patience. Make it with NewOthers. All methods may
 // be called at any time on any goroutine.
 type Others struct {
 	peers    Peers
@@ -180,7 +182,11 @@ func (o *Others) ask(ctx context.Context, shard string, q Question) error {
 	}
 	defer leave()
 	if err := o.peers.CheckHome(ctx, shard, q.Cluster); err != nil {
-		return err
+		home, unknown := o.peers.Home(ctx, q.Cluster)
+		if unknown != nil || home == shard || !o.peers.Hears()[home] {
+			return err
+		}
+		shard = home // it has moved: that shard knows from where
 	}
 	body, err := o.peers.Ask(ctx, shard, status.AccountPath+"?"+q.Query().Encode(), each, maxAnswer)
 	if err != nil {
@@ -194,6 +200,17 @@ func (o *Others) ask(ctx context.Context, shard string, q Question) error {
 		return fmt.Errorf("service account %s: %w", clusters.Key{Cluster: q.Cluster, Namespace: q.Namespace, Name: q.Account}, errGone)
 	}
 	return nil
+}
+
+// Answer answers another shard, also about tokens that a shard has signed from which the account's cluster has moved to
+// this one. The error says that this replica cannot know now.
+func (o *Others) Answer(ctx context.Context, q Question) (Answer, error) {
+	for _, by := range o.keys.publishing(q.Key) {
+		if o.peers.HasMovedFrom(by.shard, q.Cluster) {
+			return o.here.answer(ctx, q)
+		}
+	}
+	return o.here.Answer(ctx, q)
 }
 
 var _ authenticator.Token = (*Others)(nil)

@@ -34,6 +34,8 @@ type peer struct {
 	world     *world
 	down      bool
 	hangs     bool
+	// others is what it knows of other shards. Nil: nothing.
+	others *Others
 }
 
 // peersOf are the other shards. home says which shard has a cluster.
@@ -99,7 +101,11 @@ func (p *peersOf) Ask(ctx context.Context, shard, path string, _ time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := NewAuthenticator(of.issuer, of.world).Answer(ctx, question)
+	ask := NewAuthenticator(of.issuer, of.world).Answer
+	if of.others != nil {
+		ask = of.others.Answer
+	}
+	answer, err := ask(ctx, question)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +118,14 @@ func (p *peersOf) CheckHome(_ context.Context, shard string, cluster logicalclus
 		return fmt.Errorf("cluster %s is not on shard %s", cluster, shard)
 	}
 	return nil
+}
+
+func (p *peersOf) Home(_ context.Context, cluster logicalcluster.Name) (string, error) {
+	p.count("home of " + cluster.String())
+	if home, ok := p.home[cluster]; ok {
+		return home, nil
+	}
+	return "", fmt.Errorf("no shard has cluster %s", cluster)
 }
 
 func (p *peersOf) HasMovedFrom(shard string, cluster logicalcluster.Name) bool {
@@ -414,5 +428,39 @@ func TestTokensOfBeforeAMoveAreGood(t *testing.T) {
 	}
 	if _, ok, _ := o.AuthenticateToken(t.Context(), p.by(t, "b", "c7", time.Hour)); ok {
 		t.Error("a shard vouches for an account of a cluster that it never had")
+	}
+}
+
+// A third shard asks the one that a cluster has moved to about tokens of before, and that one answers for keys of the
+// shards that had the cluster.
+func TestTokensOfBeforeAMoveAreGoodAtAThirdShard(t *testing.T) {
+	for name, tc := range map[string]struct {
+		by    string // who has signed
+		from  string // where the cluster was
+		there bool   // the account
+		want  bool
+	}{
+		"by its former shard":            {by: "a", from: "a", there: true, want: true},
+		"and the account has gone":       {by: "a", from: "a"},
+		"by a shard that never had it":   {by: "c", from: "a", there: true},
+		"by the one that it is on now":   {by: "b", from: "a", there: true, want: true},
+		"and it was never anywhere else": {by: "a", there: true},
+	} {
+		p, o := twoShards(t)
+		stranger := newIssuer(t, newECDSA(t, elliptic.P256()))
+		stranger.Name, stranger.Audiences = "c", []string{"c"}
+		p.peers["c"] = &peer{key: newECDSA(t, elliptic.P256()), issuer: stranger, world: newWorld()}
+		o.learn(t.Context())
+		p.home["c7"] = "b"
+		if tc.there {
+			p.peers["b"].world.stored[theAccount] = object("u1")
+		}
+		there := &peersOf{peers: map[string]*peer{"a": p.peers["a"], "c": p.peers["c"]}, asked: map[string]int{}, moved: map[logicalcluster.Name]string{"c7": tc.from}}
+		p.peers["b"].others = NewOthers(there, NewAuthenticator(p.peers["b"].issuer, p.peers["b"].world))
+		p.peers["b"].others.learn(t.Context())
+		resp, ok, err := o.AuthenticateToken(t.Context(), p.by(t, tc.by, "c7", time.Hour))
+		if ok != tc.want || ok && resp.User.GetName() != "system:serviceaccount:n:bot" {
+			t.Errorf("%s: %t, %v", name, ok, err)
+		}
 	}
 }
