@@ -181,20 +181,30 @@ func (o *Others) ask(ctx context.Context, shard string, q Question) error {
 		return err
 	}
 	defer leave()
-	if err := o.peers.CheckHome(ctx, shard, q.Cluster); err != nil {
-		home, unknown := o.peers.Home(ctx, q.Cluster)
-		if unknown != nil || home == shard || !o.peers.Hears()[home] {
-			return err
+	astray := o.peers.CheckHome(ctx, shard, q.Cluster)
+	if astray != nil {
+		home, err := o.peers.Home(ctx, q.Cluster)
+		if err != nil || home == shard || !o.peers.Hears()[home] {
+			return astray
 		}
-		shard = home // it has moved: that shard knows from where
+		shard = home // it may have moved there: that shard knows from where
 	}
+	err = o.askAbout(ctx, shard, q)
+	if err != nil && astray != nil {
+		return fmt.Errorf("%w; the shard that has it says: %w", astray, err)
+	}
+	return err
+}
+
+// askAbout asks a shard that has the cluster of an account.
+func (o *Others) askAbout(ctx context.Context, shard string, q Question) error {
 	body, err := o.peers.Ask(ctx, shard, status.AccountPath+"?"+q.Query().Encode(), each, maxAnswer)
 	if err != nil {
-		return fmt.Errorf("it does not say whether the account is there: %w", err)
+		return fmt.Errorf("shard %s does not say whether the account is there: %w", shard, err)
 	}
 	var says Answer
 	if err := json.Unmarshal(body, &says); err != nil {
-		return fmt.Errorf("its answer cannot be decoded: %w", err)
+		return fmt.Errorf("the answer of shard %s cannot be decoded: %w", shard, err)
 	}
 	if !says.Good {
 		return fmt.Errorf("service account %s: %w", clusters.Key{Cluster: q.Cluster, Namespace: q.Namespace, Name: q.Account}, errGone)
