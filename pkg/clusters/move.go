@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,11 +28,15 @@ import (
 const (
 	// LeavingAnnotation is on a LogicalCluster that may become a moved one: the Move. It may as long as it says so.
 	LeavingAnnotation = "internal.regent.dev/leaving"
+	// LeftAnnotation is on a LogicalCluster that may leave, or has moved: when its writes began to wait.
+	LeftAnnotation = "internal.regent.dev/left"
 	// MovedAnnotation is on a LogicalCluster that has moved to another shard, and is not removed here yet: the
 	// Move.
 	MovedAnnotation = "internal.regent.dev/moved"
 	// ComingFromAnnotation is on a LogicalCluster that comes from another shard: the Move.
 	ComingFromAnnotation = "internal.regent.dev/coming-from"
+	// HiddenPathAnnotation is on a LogicalCluster that comes from another shard: its path. Nobody finds it by that.
+	HiddenPathAnnotation = "internal.regent.dev/path"
 	// CompleteAnnotation is on a LogicalCluster that comes from another shard, once all is there that it had.
 	CompleteAnnotation = "internal.regent.dev/complete"
 	// ResumeAnnotation is on a LogicalCluster that has come from another shard: how watches go on that began there.
@@ -75,6 +80,11 @@ func MovedTo(lc metav1.Object) Move { return moveOf(lc, MovedAnnotation) }
 
 // HasMoved reports whether a logical cluster is on another shard by now.
 func HasMoved(lc metav1.Object) bool { return MovedTo(lc) != Move{} }
+
+// IsMoving reports whether a logical cluster comes, may leave, or has moved.
+func IsMoving(lc *corev1alpha1.LogicalCluster) bool {
+	return IsComing(lc) || HasMoved(lc) || Leaving(lc) != Move{}
+}
 
 // ComingFrom returns the Move by which a LogicalCluster comes. It is zero for one that comes out of a file.
 func ComingFrom(lc metav1.Object) Move { return moveOf(lc, ComingFromAnnotation) }

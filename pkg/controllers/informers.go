@@ -109,9 +109,21 @@ func NewInformers(from Source, resources []Resource) Informers {
 	return out
 }
 
+// ByMoving is the index of logical clusters that come, may leave, or have moved: all have IsMovingValue.
+const (
+	ByMoving      = "moving"
+	IsMovingValue = "yes"
+)
+
 func logicalClusterIndexers() map[string]func(*corev1alpha1.LogicalCluster) []string {
 	indexers := clusters.AssignedIndexers()
 	maps.Copy(indexers, OwnerIndexers[*corev1alpha1.LogicalCluster]())
+	indexers[ByMoving] = func(lc *corev1alpha1.LogicalCluster) []string {
+		if clusters.IsMoving(lc) {
+			return []string{IsMovingValue}
+		}
+		return nil
+	}
 	return indexers
 }
 

@@ -124,7 +124,7 @@ func isContent(r controllers.Resource) bool {
 
 // due reports whether reconcile may have to write for a cluster, by the caches.
 func (c *controller) due(lc *corev1alpha1.LogicalCluster) bool {
-	if isMoving(lc) || c.rehomed(lc) != nil {
+	if clusters.IsMoving(lc) || c.rehomed(lc) != nil {
 		return true
 	}
 	if lc.DeletionTimestamp != nil {
@@ -168,12 +168,12 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 	ctx = clusters.With(ctx, cluster)
 	work := c.provide
 	switch {
-	case isMoving(lc):
+	case clusters.IsMoving(lc):
 		work = c.move
 	case lc.DeletionTimestamp != nil:
 		work = c.empty
 	}
-	if out := c.rehomed(lc); out != nil && !isMoving(lc) {
+	if out := c.rehomed(lc); out != nil && !clusters.IsMoving(lc) {
 		work = func(ctx context.Context, _ *corev1alpha1.LogicalCluster) error { return c.rehome(ctx, out) }
 	}
 	err := work(ctx, lc)

@@ -20,11 +20,6 @@ import (
 // ended, or what another shard has done.
 const movingInterval = 5 * time.Second
 
-// isMoving reports whether a cluster comes, may leave, or has moved.
-func isMoving(lc *corev1alpha1.LogicalCluster) bool {
-	return clusters.IsComing(lc) || clusters.HasMoved(lc) || clusters.Leaving(lc) != clusters.Move{}
-}
-
 // move ends what is left of a move, once whoever has begun it does not go on.
 func (c *controller) move(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	cluster := clusters.KeyOf(lc).Cluster

@@ -143,6 +143,7 @@ func (d *Describer) DescribeShard() status.Shard {
 	if own, ok := d.own(clusters.Root); ok { // of the root shard itself
 		out.Cordoned = clusters.IsCordoned(own)
 	}
+	out.Moves = d.moves()
 	return out
 }
 

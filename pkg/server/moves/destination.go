@@ -93,7 +93,7 @@ func (m *Moves) coming(lc *corev1alpha1.LogicalCluster, owner string, from clust
 	if err != nil {
 		return nil, fmt.Errorf("encode how watches go on: %w", err)
 	}
-	out := annotated(lc, clusters.ComingAnnotation, time.Now().UTC().Format(time.RFC3339), clusters.LeavingAnnotation, clusters.CompleteAnnotation)
+	out := annotated(lc, clusters.ComingAnnotation, time.Now().UTC().Format(time.RFC3339), clusters.LeavingAnnotation, clusters.LeftAnnotation, clusters.CompleteAnnotation)
 	out.Annotations[clusters.ComingFromAnnotation] = from.String()
 	out.Annotations[clusters.EpochAnnotation], out.Annotations[clusters.ResumeAnnotation] = epoch, string(text)
 	clusters.AddOrigin(out, from.Shard)
@@ -116,11 +116,8 @@ func (m *Moves) coming(lc *corev1alpha1.LogicalCluster, owner string, from clust
 	return out, nil
 }
 
-// hiddenPath is the annotation that a LogicalCluster has its path in while it comes: nobody finds it by that.
-const hiddenPath = "internal.regent.dev/path"
-
 func hidePath(lc *corev1alpha1.LogicalCluster) {
-	lc.Annotations[hiddenPath] = lc.Annotations[core.LogicalClusterPathAnnotationKey]
+	lc.Annotations[clusters.HiddenPathAnnotation] = lc.Annotations[core.LogicalClusterPathAnnotationKey]
 	delete(lc.Annotations, core.LogicalClusterPathAnnotationKey)
 }
 
@@ -196,7 +193,7 @@ func (m *Moves) arrive(ctx context.Context, f storage.Freeze, lc *corev1alpha1.L
 		return fmt.Errorf("logical cluster %s: %w", f.Cluster, ErrIncomplete)
 	}
 	// ComingFromAnnotation stays: it tells of which move this was.
-	out := annotated(lc, core.LogicalClusterPathAnnotationKey, lc.Annotations[hiddenPath], clusters.ComingAnnotation, clusters.CompleteAnnotation, hiddenPath)
+	out := annotated(lc, core.LogicalClusterPathAnnotationKey, lc.Annotations[clusters.HiddenPathAnnotation], clusters.ComingAnnotation, clusters.CompleteAnnotation, clusters.HiddenPathAnnotation)
 	resume := storage.ResumeOf(lc)
 	resume.Start = revision // all that has come was written before, and nobody writes until it is there
 	text, err := json.Marshal(resume)

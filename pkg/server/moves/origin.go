@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -32,6 +33,7 @@ func (m *Moves) Leave(ctx context.Context, cluster logicalcluster.Name, to clust
 			return nil, err
 		}
 		lc = annotated(lc, clusters.LeavingAnnotation, to.String())
+		lc.Annotations[clusters.LeftAnnotation] = time.Now().UTC().Format(time.RFC3339)
 		encoded, err := Encode(lc)
 		if err != nil {
 			return nil, err
@@ -104,7 +106,7 @@ func (m *Moves) leaving(ctx context.Context, f storage.Freeze) (stays storage.St
 	if err != nil {
 		return stays, nil, err
 	}
-	stays, err = Encode(annotated(lc, "", "", clusters.LeavingAnnotation))
+	stays, err = Encode(annotated(lc, "", "", clusters.LeavingAnnotation, clusters.LeftAnnotation))
 	return stays, lc, err
 }
 
@@ -114,7 +116,7 @@ func (m *Moves) Remain(ctx context.Context, lc *corev1alpha1.LogicalCluster) err
 	if err != nil {
 		return err
 	}
-	encoded, err := Encode(annotated(lc, "", "", clusters.LeavingAnnotation))
+	encoded, err := Encode(annotated(lc, "", "", clusters.LeavingAnnotation, clusters.LeftAnnotation))
 	if err != nil {
 		return err
 	}

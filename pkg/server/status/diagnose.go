@@ -37,7 +37,7 @@ var (
 		shardAnswers, replicasAnswer, namesDiffer, replicasReady,
 		somebodyLeads, eachRangeIsLed, oneLeads, somebodyElects, leaseIsRenewed, holderIsAccountedFor, epochsAreLeft, modesAgree, allCanLead, leadersLast,
 		nobodyIsQuarantined, contactIsAlive, leaderHasStandbys,
-		controllersWork, etcdServes, allIsSound, peersAreHeard, certificatesLast, shardHasRoom,
+		controllersWork, etcdServes, allIsSound, peersAreHeard, certificatesLast, shardHasRoom, movesEnd,
 	}
 	rules = []func(*diagnosis){versionsAgree, clocksAgree}
 )

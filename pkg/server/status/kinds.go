@@ -32,6 +32,7 @@ const (
 	kindPeerSilent       kind = "peer-silent"
 	kindCertificate      kind = "certificate"
 	kindShardFull        kind = "shard-full"
+	kindMoved            kind = "moved"
 	kindVersions         kind = "versions"
 	kindSkew             kind = "skew"
 	kindClock            kind = "clock"
@@ -107,6 +108,7 @@ var about = map[kind]struct {
 	kindPeerSilent:       {MatterPeers, "docs/SHARDS.md#what-is-down-and-what-goes-on"},
 	kindCertificate:      {MatterCertificates, "docs/CERTIFICATES.md#certificates"},
 	kindShardFull:        {MatterRoom, "docs/SHARDS.md#planning"},
+	kindMoved:            {MatterRoom, "docs/MOVING.md#if-something-fails"},
 	kindVersions:         {MatterVersions, "docs/UPGRADE.md#roll-a-shard"},
 	kindSkew:             {MatterVersions, "docs/UPGRADE.md#skew"},
 	kindClock:            {MatterClocks, "docs/OPERATIONS.md#problems"},

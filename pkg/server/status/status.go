@@ -71,6 +71,8 @@ type Shard struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	Clusters int  `json:"clusters"`
 	Capacity int  `json:"capacity,omitempty"`
+	// Moves are logical clusters that come and go. Nil: there are none.
+	Moves *Moves `json:"moves,omitempty"`
 	// Leader is the name of the replica that leads, and LeaderInstance that of its process, as in Replica. Both are
 	// empty if none is known to lead.
 	Leader         string    `json:"leader,omitempty"`

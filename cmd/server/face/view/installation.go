@@ -48,7 +48,43 @@ func (p *page) shard(of status.Installation, s status.Shard) {
 		return
 	}
 	p.wrap("  ", p.leadership(s))
+	p.moves(s.Moves)
 	p.replicas(s)
+}
+
+// fewMoves is how many logical clusters that move are named.
+const fewMoves = 5
+
+// moves says what comes to a shard, and what leaves it.
+func (p *page) moves(of *status.Moves) {
+	if of == nil {
+		return
+	}
+	for i, m := range of.Oldest {
+		if i == fewMoves && !p.wide() {
+			break
+		}
+		text := fmt.Sprintf("%s %s", m.Name(), m.State)
+		switch {
+		case m.State == status.Comes && m.Shard != "":
+			text += " from shard " + m.Shard
+		case m.State == status.Comes:
+			text += " out of a file"
+		default:
+			text += " for shard " + m.Shard
+		}
+		if !m.Since.IsZero() {
+			text += " (" + span(p.Now.Sub(m.Since)) + ")"
+		}
+		p.wrap("  ", text)
+	}
+	told := len(of.Oldest)
+	if !p.wide() {
+		told = min(told, fewMoves)
+	}
+	if of.Number > told {
+		p.line("  and %d more come or go", of.Number-told)
+	}
 }
 
 func clusters(s status.Shard) string {

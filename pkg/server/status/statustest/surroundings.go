@@ -39,6 +39,15 @@ func surroundings() []Fault {
 		}),
 		three("a shard is full", []string{"shard-full"}, func(i *status.Installation) { i.Shards[1].Capacity = 120 }),
 		three("a shard is nearly full", []string{"shard-full"}, func(i *status.Installation) { i.Shards[1].Capacity = 130 }),
+		three("what has moved away is not removed", []string{"moved"}, func(i *status.Installation) {
+			i.Shards[1].Moves = &status.Moves{Number: 23, Oldest: []status.Move{
+				{Cluster: "2abc", Path: "root:team", State: status.HasLeft, Shard: "us1", Since: Now.Add(-time.Hour)},
+				{Cluster: "2abd", State: status.HasLeft, Shard: "us1", Since: Now.Add(-20 * time.Minute)},
+				{Cluster: "2abe", Path: "root:more", State: status.Comes, Shard: "root", Since: Now.Add(-time.Minute)},
+				{Cluster: "2abf", Path: "root:file", State: status.Comes, Since: Now.Add(-30 * time.Second)},
+				{Cluster: "2abg", Path: "root:next", State: status.Leaves, Shard: "us1", Since: Now.Add(-time.Second)},
+			}}
+		}),
 		{"a shard has one replica", []string{"single-replica"}, func() status.Installation {
 			i := Lone()
 			i.Shards[0].Replicas = i.Shards[0].Replicas[:1]

@@ -56,10 +56,25 @@ function Shard({shard, last, installation, isFresh, arrived, act}) {
               ${leader ? html`<${Leader} replica=${leader} shard=${shard} arrived=${arrived} act=${act} />` : html`<p class="nobody big">nobody is known to lead</p>`}
               <${Others} shard=${shard} leader=${leader} observed=${installation.observed} arrived=${arrived} act=${act} />`}
             <${AskedBy} shard=${shard} fronts=${fronts} />
+            <${Moves} moves=${shard.moves} observed=${installation.observed} />
           </div>
           <${Last} shard=${shard} terms=${shard.terms || last?.terms} lease=${leader?.election?.leaseDurationSeconds} observed=${installation.observed} isFresh=${isFresh} />
         </div>`}
     </li>`;
+}
+
+const fewMoves = 5;
+
+// Moves are the logical clusters that come to a shard, and that leave it.
+function Moves({moves, observed}) {
+  if (!moves) return null;
+  const other = m => m.shard ? html` ${m.state === 'comes' ? 'from' : 'for'} shard <strong>${m.shard}</strong>` : ' out of a file';
+  return html`
+    <div class="moves">
+      <p class="label">moves</p>
+      ${moves.oldest.slice(0, fewMoves).map(m => html`<p><strong>${m.path || m.cluster}</strong> ${m.state}${other(m)}${m.since && `, since ${at(m.since, observed)}`}</p>`)}
+      ${moves.number > fewMoves && html`<p class="dim">and ${moves.number - fewMoves} more</p>`}
+    </div>`;
 }
 
 // Silent has what is remembered of a shard that does not answer.
