@@ -33,7 +33,7 @@ var (
 	moveObjects  = flag.Int("move-objects", 300, "how many objects a workspace has in TestAWorkspaceMovesWhileItIsUsedI16")
 	moveWatchers = flag.Int("move-watchers", 30, "how many clients watch it")
 	moveWriters  = flag.Int("move-writers", 4, "how many clients write, each 12 times a second")
-	moveFaults   = flag.Int("move-faults", 6, "how many moves something dies in, in TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16")
+	moveFaults   = flag.Int("move-faults", 7, "how many moves something dies in, in TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16")
 )
 
 // I16: a workspace moves from shard to shard while its users write and watch. No write fails. Each client that watches
@@ -201,7 +201,7 @@ func (u *used) strike(n, command int, from, to string) string {
 		all[0].Signal(syscall.SIGKILL)
 		return what + " was killed"
 	}
-	switch n % 6 {
+	switch n % 7 {
 	case 0:
 		_ = syscall.Kill(command, syscall.SIGKILL)
 		return "the command was killed"
@@ -215,8 +215,17 @@ func (u *used) strike(n, command int, from, to string) string {
 	case 4:
 		_ = syscall.Kill(command, syscall.SIGINT)
 		return "the command was interrupted"
+	case 5:
+		return kill("a standby of its new shard", replicas(to, false))
 	}
-	return kill("a standby of its new shard", replicas(to, false))
+	out, err := u.i.TryRegent("cluster", "move", "root:used", "--cancel")
+	if err != nil { // it has moved, or has not begun
+		return "it was cancelled too early or too late: " + err.Error()
+	}
+	if at := u.settled(); at != from {
+		u.Errorf("the move was cancelled (%s), and it is on %s", out, at)
+	}
+	return "it was cancelled"
 }
 
 // restart starts what has died.

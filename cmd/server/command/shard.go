@@ -162,14 +162,15 @@ const drainTimeout = 24 * time.Hour
 
 func newShardDrain(f *shardFlags) *cobra.Command {
 	var to []string
-	atOnce, timeout := 2, drainTimeout
+	atOnce, pause, timeout := 2, time.Duration(0), drainTimeout
 	cmd := &cobra.Command{
 		Use: "drain <shard>", Short: "Move all workspaces of a shard to others", Args: oneName("shard"), ValidArgsFunction: completes(f.shardNames),
 		Long: `Move all workspaces of a shard to others, while they are used: docs/MOVING.md. The command cordons the shard. Each workspace
 goes to the shard that then has the least, of those that --to names, or of all that are not cordoned. What does not move is
 told, and stays; drain the shard again. Then regent shard remove takes it out of the installation.`,
 		Example: `  regent shard drain eu1
-  regent shard drain eu1 --to=eu2 --to=eu3 --at-once=4`,
+  regent shard drain eu1 --to=eu2 --to=eu3 --at-once=4
+  regent shard drain eu1 --at-once=1 --pause=10s`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			admin, err := f.admin.ofInstallation()
 			if err != nil {
@@ -180,12 +181,13 @@ told, and stays; drain the shard again. Then regent shard remove takes it out of
 			ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %v (--timeout)", timeout))
 			defer cancel()
 			n := 0
-			err = admin.Drain(ctx, args[0], to, atOnce, func(moved *installation.Moved, err error) {
+			err = admin.Drain(ctx, args[0], to, atOnce, pause, func(moved *installation.Moved, of int, err error) {
 				if err != nil {
 					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", err)
 					return
 				}
 				n++
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d: ", n, of)
 				tellMoved(cmd.OutOrStdout(), moved)
 			})
 			return confirm(cmd, err, "%d workspaces have left shard %s: regent shard remove %s takes it out of the installation\n", n, args[0], args[0])
@@ -193,6 +195,7 @@ told, and stays; drain the shard again. Then regent shard remove takes it out of
 	}
 	cmd.Flags().StringArrayVar(&to, "to", nil, "A shard to move workspaces to. May be repeated. Default: all that are not cordoned.")
 	cmd.Flags().IntVar(&atOnce, "at-once", atOnce, "How many move at the same time.")
+	cmd.Flags().DurationVar(&pause, "pause", 0, "How long to wait before each next one begins to move.")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "How long it may take.")
 	return cmd
 }

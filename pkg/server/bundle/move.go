@@ -20,7 +20,9 @@ const LeavingPath = "/bundle/leaving"
 // ?cluster=<its name>&freeze=<Frozen.Freeze> and lines of Objects writes each, and deletes what is Deleted, in no
 // order, and renews the freeze; PUT with &schema=<a name in Bound> and that APIResourceSchema keeps it. PATCH with these
 // and an Arriving says that all is there, also the schemas. POST with these and ?move=
-// makes it one that is there, once the other shard says that it has left. DELETE with these removes what has come.
+// makes it one that is there, once the other shard says that it has left. DELETE with these removes what has come;
+// with ?cluster= only it has whoever has begun go on no more, and the shard ends what is there. GET with ?cluster= says
+// whether it comes: 404 if not.
 const ArrivingPath = "/bundle/arriving"
 
 // Arriving is a logical cluster that comes from another shard.
@@ -46,6 +48,8 @@ type Recent struct {
 	Since    int64 `json:"since"`
 	// Last are the revisions of the last change of each resource, as the keys of Objects begin.
 	Last map[string]int64 `json:"last"`
+	// Objects is how many objects there are, without Events. 0: it is not known.
+	Objects int64 `json:"objects,omitempty"`
 }
 
 // Bound are the schemas of other logical clusters that one has bound, by the names of the copies that its shard has.

@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -43,6 +45,9 @@ func (a *arriving) take(req *http.Request) (bundle.Frozen, error) {
 		return a.begin(req, who)
 	}
 	cluster := logicalcluster.Name(query.Get("cluster"))
+	if query.Get("freeze") == "" && clusters.IsValidName(cluster) {
+		return bundle.Frozen{}, a.interrupt(req, cluster)
+	}
 	frozen, err := storage.ParseFreeze(cluster, query.Get("freeze"))
 	if err != nil || !clusters.IsValidName(cluster) {
 		return bundle.Frozen{}, apierrors.NewBadRequest("give ?cluster= the name of the logical cluster, and ?freeze= what the answer to POST has said")
@@ -62,6 +67,22 @@ func (a *arriving) take(req *http.Request) (bundle.Frozen, error) {
 		err = apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "arriving"}, req.Method)
 	}
 	return tell(frozen), err
+}
+
+// interrupt says whether a logical cluster comes, and for DELETE ends that.
+func (a *arriving) interrupt(req *http.Request, cluster logicalcluster.Name) (err error) {
+	switch req.Method {
+	case http.MethodGet:
+		err = a.moves.Comes(req.Context(), cluster)
+	case http.MethodDelete:
+		err = a.moves.Interrupt(req.Context(), cluster)
+	default:
+		return apierrors.NewBadRequest("give ?freeze= what the answer to POST has said")
+	}
+	if errors.Is(err, storage.ErrThawed) {
+		return newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("no logical cluster %s comes from another shard", cluster))
+	}
+	return answerOf(err)
 }
 
 // arrivalOf reads what the body says.

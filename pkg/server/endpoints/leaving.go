@@ -205,6 +205,9 @@ func (l *leaving) recent(ctx context.Context, cluster logicalcluster.Name) (bund
 	if err != nil {
 		out.Since, out.Last = now, nil
 	}
+	if out.Objects, err = l.moves.Store.Count(ctx, cluster); err != nil { // it is only told
+		out.Objects = 0
+	}
 	return out, ctx.Err()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
@@ -17,9 +18,10 @@ import (
 )
 
 // Drain moves all logical clusters of a shard to others, a number of them at once: each to the one that then has the
-// least, of those named, or of all that are not cordoned. It cordons the shard first. moved is called with each, or
-// with the path and the error of one that has stayed; then others go on. It may be called again.
-func (a *Admin) Drain(ctx context.Context, name string, to []string, atOnce int, moved func(*Moved, error)) error {
+// least, of those named, or of all that are not cordoned. It cordons the shard first, and pauses before each next one.
+// moved is called with each, or with the path and the error of one that has stayed; then others go on; of is how many
+// there are. It may be called again.
+func (a *Admin) Drain(ctx context.Context, name string, to []string, atOnce int, pause time.Duration, moved func(one *Moved, of int, err error)) error {
 	targets, err := a.targets(ctx, name, to)
 	if err != nil {
 		return err
@@ -42,20 +44,26 @@ func (a *Admin) Drain(ctx context.Context, name string, to []string, atOnce int,
 	var moving sync.WaitGroup
 	var mu sync.Mutex
 	stayed := 0
-	for _, cluster := range leaving {
+	for n, cluster := range leaving {
+		if n > 0 && pause > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
 		select {
 		case <-ctx.Done():
 		case places <- struct{}{}:
 			moving.Go(func() {
 				defer func() { <-places }()
 				to := targets.take()
-				one, err := a.Move(ctx, cluster.Path(), to)
+				one, err := a.Move(ctx, cluster.Path(), to, nil)
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
 					stayed++
 				}
-				moved(one, err)
+				moved(one, len(leaving), err)
 			})
 		}
 	}

@@ -61,12 +61,13 @@ const (
 var ErrThere = errors.New("it is on that shard already")
 
 // Move moves the logical cluster at a path, without those below it, to a shard. Its users may go on meanwhile. Before
-// its switch a move that fails is undone, and begun again if that may help; after it, it is ended by the shards.
-func (a *Admin) Move(ctx context.Context, path logicalcluster.Path, to string) (*Moved, error) {
+// its switch a move that fails is undone, and begun again if that may help; after it, it is ended by the shards. tell
+// is called with how many objects have been copied, and how many there were at the beginning; nil: nobody is told.
+func (a *Admin) Move(ctx context.Context, path logicalcluster.Path, to string, tell func(path string, copied, of int64)) (*Moved, error) {
 	began := time.Now()
 	var decided *Moved
 	for try := 1; ; try++ {
-		moved, err := a.moveOnce(ctx, path, to)
+		moved, err := a.moveOnce(ctx, path, to, tell)
 		if errors.Is(err, ErrThere) && decided != nil { // by an earlier try, whose end was not known
 			moved, err = decided, nil
 		}
@@ -90,8 +91,8 @@ func (a *Admin) Move(ctx context.Context, path logicalcluster.Path, to string) (
 
 // MoveAll moves the logical cluster at a path, and then those below it, to a shard. moved is called with each, but not
 // with those that are there already. It stops at the first that does not move.
-func (a *Admin) MoveAll(ctx context.Context, path logicalcluster.Path, to string, moved func(*Moved)) error {
-	one, err := a.Move(ctx, path, to)
+func (a *Admin) MoveAll(ctx context.Context, path logicalcluster.Path, to string, tell func(path string, copied, of int64), moved func(*Moved)) error {
+	one, err := a.Move(ctx, path, to, tell)
 	if err != nil && !errors.Is(err, ErrThere) {
 		return err
 	}
@@ -103,7 +104,7 @@ func (a *Admin) MoveAll(ctx context.Context, path logicalcluster.Path, to string
 		return fmt.Errorf("find the workspaces below %s: %w", path, err)
 	}
 	for _, name := range below {
-		if err := a.MoveAll(ctx, path.Join(name), to, moved); err != nil {
+		if err := a.MoveAll(ctx, path.Join(name), to, tell, moved); err != nil {
 			return err
 		}
 	}
@@ -136,6 +137,9 @@ func (a *Admin) below(ctx context.Context, path logicalcluster.Path, on string) 
 
 // mayHelp reports whether a move may succeed when it is begun again.
 func mayHelp(err error) bool {
+	if errors.Is(err, errInterrupted) {
+		return false
+	}
 	status := apierrors.APIStatus(nil)
 	if errors.As(err, &status) {
 		code := status.Status().Code
@@ -151,8 +155,8 @@ var errNowhere = errors.New("no shard has such a workspace")
 var errNoMember = errors.New("is no member of the installation: regent shard list has those that are")
 
 // moveOnce moves it, or fails. With an error it returns what was moved if nobody knows whether that is done.
-func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to string) (*Moved, error) {
-	m := &mover{id: rand.String(12)}
+func (a *Admin) moveOnce(ctx context.Context, path logicalcluster.Path, to string, tell func(path string, copied, of int64)) (*Moved, error) {
+	m := &mover{id: rand.String(12), tell: tell}
 	defer m.close()
 	var err error
 	if m.destination, err = a.ask(ctx, to, m); err != nil {
@@ -282,11 +286,16 @@ type mover struct {
 	recent  bundle.Recent
 	lines   bytes.Buffer
 	objects int64
+	tell    func(path string, copied, of int64)
 	// began is when writes began to wait, and frozen for how long they did.
 	began  time.Time
 	frozen time.Duration
 	// isDecided: it has moved, or may have.
 	isDecided bool
+
+	mu sync.Mutex
+	// renewed is when the freeze of the destination was last known to hold.
+	renewed time.Time
 }
 
 func (m *mover) close() {
@@ -356,6 +365,29 @@ func (m *mover) there(verb string) *rest.Request {
 	return req
 }
 
+// errInterrupted is of a move whose freeze somebody else has ended: see Admin.CancelMove.
+var errInterrupted = errors.New("somebody has cancelled the move, or the new shard's etcd was restored")
+
+// mustHold is for how long a freeze surely holds that was renewed: ten seconds, less how long an answer may take.
+const mustHold = 7 * time.Second
+
+func isThawed(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// atDestination makes a request that renews the freeze.
+func (m *mover) atDestination(ctx context.Context, req *rest.Request) ([]byte, error) {
+	began := time.Now()
+	answer, err := m.destination.do(ctx, req)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case err == nil:
+		m.renewed = began
+	case isThawed(err) && time.Since(m.renewed) < mustHold:
+		return nil, fmt.Errorf("%w: %w", errInterrupted, err)
+	}
+	return answer, err
+}
+
 func (m *mover) begin(ctx context.Context) error {
 	lc, err := json.Marshal(m.lc)
 	if err != nil {
@@ -365,7 +397,7 @@ func (m *mover) begin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode what arrives: %w", err)
 	}
-	answer, err := m.destination.do(ctx, m.here(http.MethodPost, body))
+	answer, err := m.atDestination(ctx, m.here(http.MethodPost, body))
 	if err == nil {
 		err = json.Unmarshal(answer, &m.arriving)
 	}
@@ -382,7 +414,7 @@ func (m *mover) renew(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		if _, err := m.destination.do(ctx, m.here(http.MethodPut, nil)); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		if _, err := m.atDestination(ctx, m.here(http.MethodPut, nil)); isThawed(err) {
 			end(err)
 			return
 		}
@@ -442,7 +474,7 @@ func (m *mover) schemas(ctx context.Context) error {
 			continue
 		}
 		if err == nil {
-			_, err = m.destination.do(ctx, m.here(http.MethodPut, schema).Param("schema", name))
+			_, err = m.atDestination(ctx, m.here(http.MethodPut, schema).Param("schema", name))
 		}
 		if err != nil {
 			return err
@@ -536,7 +568,10 @@ func (m *mover) flush(ctx context.Context) error {
 	}
 	body := bytes.Clone(m.lines.Bytes())
 	m.lines.Reset()
-	_, err := m.destination.do(ctx, m.here(http.MethodPut, body))
+	if m.tell != nil {
+		m.tell(pathOf(m.lc), m.objects, max(m.objects, m.recent.Objects))
+	}
+	_, err := m.atDestination(ctx, m.here(http.MethodPut, body))
 	return err
 }
 
@@ -566,7 +601,7 @@ func (m *mover) leave(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode what arrives: %w", err)
 	}
-	_, err = m.destination.do(ctx, m.here(http.MethodPatch, body))
+	_, err = m.atDestination(ctx, m.here(http.MethodPatch, body))
 	return err
 }
 
@@ -613,7 +648,7 @@ func (m *mover) depart(ctx context.Context) (decided bool, err error) {
 }
 
 func (m *mover) arrive(ctx context.Context) error {
-	_, err := m.destination.do(ctx, m.here(http.MethodPost, nil))
+	_, err := m.atDestination(ctx, m.here(http.MethodPost, nil))
 	return err
 }
 

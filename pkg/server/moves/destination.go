@@ -220,6 +220,25 @@ func (m *Moves) Cancel(ctx context.Context, f storage.Freeze) error {
 	return m.Store.Discard(ctx, f.Cluster, revision, &f)
 }
 
+// Interrupt has whoever has begun with a logical cluster that comes go on no more. The leader ends what is there: the
+// cluster stays where it was, unless it has departed by then.
+func (m *Moves) Interrupt(ctx context.Context, cluster logicalcluster.Name) error {
+	lc, revision, err := m.comes(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if departed, err := m.hasDeparted(ctx, lc); err == nil && departed {
+		return refuse("logical cluster %s has moved here by now: move it back", cluster)
+	}
+	return m.Store.Interrupt(ctx, cluster, revision)
+}
+
+// Comes returns an error unless a logical cluster comes from another shard.
+func (m *Moves) Comes(ctx context.Context, cluster logicalcluster.Name) error {
+	_, _, err := m.comes(ctx, cluster)
+	return err
+}
+
 // Localize returns objects of a logical cluster that comes as this shard stores them: each with the version that the
 // other shard shows, of a Workspace on which shard its own logical cluster is, and of an APIBinding on which its export
 // is.

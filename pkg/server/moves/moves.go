@@ -33,6 +33,7 @@ type Store interface {
 	Complete(ctx context.Context, f storage.Freeze, lc storage.Stored, revision int64) error
 	Arrive(ctx context.Context, f storage.Freeze, lc storage.Stored, revision int64) error
 	Reclaim(ctx context.Context, cluster logicalcluster.Name, revision int64) (storage.Freeze, error)
+	Interrupt(ctx context.Context, cluster logicalcluster.Name, revision int64) error
 	Discard(ctx context.Context, cluster logicalcluster.Name, revision int64, by *storage.Freeze) error
 
 	Count(ctx context.Context, cluster logicalcluster.Name) (int64, error)

@@ -134,6 +134,14 @@ func (e *etcd) Discard(_ context.Context, _ logicalcluster.Name, revision int64,
 	return nil
 }
 
+func (e *etcd) Interrupt(_ context.Context, _ logicalcluster.Name, revision int64) error {
+	if e.at() != revision {
+		return storage.ErrDecided
+	}
+	e.freeze = 0
+	return nil
+}
+
 func (e *etcd) Vacate(_ context.Context, _ logicalcluster.Name, revision int64) error {
 	if e.at() != revision {
 		return storage.ErrDecided
@@ -292,6 +300,15 @@ func (w *world) undo() {
 	w.next = 0
 }
 
+// cancel is what somebody else does who does not want it to move.
+func (w *world) cancel() {
+	for _, e := range []*etcd{w.a, w.b} {
+		if e.lc != nil {
+			_ = w.at(e).Interrupt(w.Context(), team)
+		}
+	}
+}
+
 // lead is what the leader of a shard does.
 func (w *world) lead(e *etcd) {
 	if e.lc == nil {
@@ -361,11 +378,11 @@ func TestOneShardHasAClusterWhateverHappensI16(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		actions := map[string]func(){
-			"begin": w.begin, "step": w.step, "step again": w.step, "write": w.write, "undo": w.undo, "die": func() { w.next = 0 },
+			"begin": w.begin, "step": w.step, "step again": w.step, "write": w.write, "undo": w.undo, "die": func() { w.next = 0 }, "cancel": w.cancel,
 			"a's leader": func() { w.lead(w.a) }, "b's leader": func() { w.lead(w.b) }, "a's freeze ends": w.a.expire, "b's freeze ends": w.b.expire,
 			"the network": func() { w.network.down = !w.network.down },
 		}
-		names := []string{"begin", "begin", "step", "step again", "step", "write", "undo", "die", "a's leader", "b's leader", "a's freeze ends", "b's freeze ends", "the network"}
+		names := []string{"begin", "begin", "step", "step again", "step", "write", "undo", "die", "cancel", "a's leader", "b's leader", "a's freeze ends", "b's freeze ends", "the network"}
 		for _, name := range rapid.SliceOfN(rapid.SampledFrom(names), 1, 60).Draw(t, "what happens") {
 			actions[name]()
 			w.check()

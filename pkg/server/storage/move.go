@@ -142,6 +142,18 @@ func (c *Client) Reclaim(ctx context.Context, cluster logicalcluster.Name, revis
 	return f, err
 }
 
+// Interrupt ends the freeze of a logical cluster that comes, whoever has begun it: that goes on no more. revision is that
+// of its LogicalCluster. An error wraps ErrDecided if that has changed.
+func (c *Client) Interrupt(ctx context.Context, cluster logicalcluster.Name, revision int64) error {
+	ctx, done := c.calls.begin(ctx)
+	defer done()
+	key, err := c.clusterObjects.Load().key(cluster)
+	if err != nil {
+		return err
+	}
+	return c.decide(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, ErrDecided, clientv3.OpDelete(freezeKey(c.config.Prefix, cluster)))
+}
+
 // Vacate removes all that a logical cluster has that has moved. revision is that of its LogicalCluster, which says so.
 // An error wraps ErrDecided if that has changed. If it fails, some objects may be gone, and it may be called again.
 func (c *Client) Vacate(ctx context.Context, cluster logicalcluster.Name, revision int64) error {

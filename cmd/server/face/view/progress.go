@@ -27,6 +27,11 @@ const (
 // says what is waited for, and for how long, until do has returned: then the line is erased. What do writes to the same
 // terminal must begin with ClearLine, and end with the end of a line.
 func While(ctx context.Context, w io.Writer, what string, do func(context.Context) error) error {
+	return WhileTelling(ctx, w, func() string { return what }, do)
+}
+
+// WhileTelling is While with a text that changes. what is called on another goroutine than do.
+func WhileTelling(ctx context.Context, w io.Writer, what func() string, do func(context.Context) error) error {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return do(ctx)
@@ -38,7 +43,7 @@ func While(ctx context.Context, w io.Writer, what string, do func(context.Contex
 	return while(ctx, w, width, what, do)
 }
 
-func while(ctx context.Context, w io.Writer, width int, what string, do func(context.Context) error) error {
+func while(ctx context.Context, w io.Writer, width int, what func() string, do func(context.Context) error) error {
 	done, erased := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(erased)
@@ -52,7 +57,7 @@ func while(ctx context.Context, w io.Writer, width int, what string, do func(con
 }
 
 // rewrite writes the line until done is closed, and erases it.
-func rewrite(w io.Writer, width int, what string, done <-chan struct{}) {
+func rewrite(w io.Writer, width int, what func() string, done <-chan struct{}) {
 	began, next := time.Now(), time.NewTimer(patience)
 	defer next.Stop()
 	visible := false
@@ -65,7 +70,7 @@ func rewrite(w io.Writer, width int, what string, done <-chan struct{}) {
 			return
 		case <-next.C:
 			// An error means that nobody looks.
-			_, _ = io.WriteString(w, ClearLine+waitingLine(what, time.Since(began), width))
+			_, _ = io.WriteString(w, ClearLine+waitingLine(what(), time.Since(began), width))
 			visible = true
 			next.Reset(beat)
 		}

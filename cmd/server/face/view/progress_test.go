@@ -34,7 +34,7 @@ func during(t *testing.T, takes time.Duration, width int) (terminal bytes.Buffer
 	failed := errors.New("failed")
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		err := while(t.Context(), &terminal, width, "Waiting for somebody to lead", func(ctx context.Context) error {
+		err := while(t.Context(), &terminal, width, func() string { return "Waiting for somebody to lead" }, func(ctx context.Context) error {
 			select {
 			case <-time.After(takes):
 			case <-ctx.Done():
