@@ -201,23 +201,49 @@ func (u *used) strike(n, command int, from, to string) string {
 		all[0].Signal(syscall.SIGKILL)
 		return what + " was killed"
 	}
-	switch n % 7 {
-	case 0:
-		_ = syscall.Kill(command, syscall.SIGKILL)
-		return "the command was killed"
-	case 1:
-		return kill("the leader of its shard", replicas(from, true))
-	case 2:
-		return kill("the leader of its new shard", replicas(to, true))
-	case 3:
-		u.front.Signal(syscall.SIGKILL)
-		return "the front was killed"
-	case 4:
-		_ = syscall.Kill(command, syscall.SIGINT)
-		return "the command was interrupted"
-	case 5:
-		return kill("a standby of its new shard", replicas(to, false))
+	pause := func(what string, all []*harness.Replica) string {
+		if len(all) == 0 {
+			return "nobody was paused"
+		}
+		all[0].Signal(syscall.SIGSTOP)
+		time.Sleep(longPause)
+		all[0].Signal(syscall.SIGCONT)
+		return what + " was paused"
 	}
+	etcd := func(what, name string) string {
+		m := u.member(name)
+		m.Etcd.Kill()
+		m.Etcd.Start(u)
+		return "etcd of " + what + " was killed"
+	}
+	strikes := []func() string{
+		func() string { _ = syscall.Kill(command, syscall.SIGKILL); return "the command was killed" },
+		func() string { return kill("the leader of its shard", replicas(from, true)) },
+		func() string { return kill("the leader of its new shard", replicas(to, true)) },
+		func() string { u.front.Signal(syscall.SIGKILL); return "the front was killed" },
+		func() string { _ = syscall.Kill(command, syscall.SIGINT); return "the command was interrupted" },
+		func() string { return kill("a standby of its new shard", replicas(to, false)) },
+		func() string { return u.cancel(from) },
+		// what follows is in no run of make test
+		func() string { return pause("the leader of its shard", replicas(from, true)) },
+		func() string { return pause("the leader of its new shard", replicas(to, true)) },
+		func() string { return etcd("its shard", from) },
+		func() string { return etcd("its new shard", to) },
+		func() string { return kill("a standby of its shard", replicas(from, false)) },
+	}
+	return strikes[n%len(strikes)]()
+}
+
+// longPause is longer than a lease lasts, and shorter than a move waits for an answer.
+const longPause = 5 * time.Second
+
+func (u *used) member(name string) *harness.ShardMember {
+	all := u.i.All()
+	return all[slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m.Name == name })]
+}
+
+// cancel is what somebody else does who does not want it to move.
+func (u *used) cancel(from string) string {
 	out, err := u.i.TryRegent("cluster", "move", "root:used", "--cancel")
 	if err != nil { // it has moved, or has not begun
 		return "it was cancelled too early or too late: " + err.Error()
@@ -348,7 +374,9 @@ func (u *used) use(writers, watchers int) (stop func()) {
 	}
 	all := make([]*follower, watchers)
 	for n := range all {
-		all[n] = newFollower(u, n%2 == 1)
+		all[n] = newFollower(u, n%2 == 1, all[0])
+	}
+	for n := range all {
 		watching.Go(func() { all[n].follow(ctx) })
 	}
 	stopWriting := whileWriting(ctx, writers, func(w int) { u.write(fmt.Sprintf("written-%d", w), true) })
@@ -376,7 +404,7 @@ func (u *used) update(f *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range []string{"still-0", "written-0"} {
-		obj := f.objects[name].DeepCopy()
+		obj := f.known(name).DeepCopy()
 		metav1.SetMetaDataLabel(&obj.ObjectMeta, "by", "cache")
 		if _, err := u.kube.CoreV1().ConfigMaps("default").Update(u.Context(), obj, metav1.UpdateOptions{}); err != nil {
 			u.Errorf("an update of %s by what a client knows of it: %v", name, err)
@@ -393,20 +421,34 @@ type follower struct {
 	bookmarks bool
 	version   string
 
-	mu      sync.Mutex
-	objects map[string]*corev1.ConfigMap
-	faults  []error
+	mu sync.Mutex
+	// listed is what it has listed, which others may share, and objects what it has heard of since.
+	listed, objects map[string]*corev1.ConfigMap
+	faults          []error
 }
 
-func newFollower(u *used, bookmarks bool) *follower {
+// newFollower returns a client that has listed what like has, or by itself if that is nil.
+func newFollower(u *used, bookmarks bool, like *follower) *follower {
 	u.Helper()
 	client, err := rest.HTTPClientFor(u.front.Config("root:used"))
 	if err != nil {
 		u.Fatal(err)
 	}
 	f := &follower{u: u, client: client, url: u.front.URL + "/clusters/root:used/api/v1/namespaces/default/configmaps", bookmarks: bookmarks, objects: map[string]*corev1.ConfigMap{}}
-	f.list(u.Context())
+	if like == nil {
+		f.list(u.Context())
+	} else {
+		f.listed, f.version = like.listed, like.version
+	}
 	return f
+}
+
+// known returns what it knows of an object. The caller holds mu.
+func (f *follower) known(name string) *corev1.ConfigMap {
+	if obj, ok := f.objects[name]; ok {
+		return obj
+	}
+	return f.listed[name]
 }
 
 func (f *follower) list(ctx context.Context) {
@@ -422,8 +464,9 @@ func (f *follower) list(ctx context.Context) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.listed, f.objects = map[string]*corev1.ConfigMap{}, map[string]*corev1.ConfigMap{}
 	for i := range list.Items {
-		f.objects[list.Items[i].Name] = &list.Items[i]
+		f.listed[list.Items[i].Name] = &list.Items[i]
 	}
 	f.version = list.ResourceVersion
 }
@@ -508,7 +551,7 @@ func (f *follower) watch(ctx context.Context) error {
 func (f *follower) take(kind string, obj *corev1.ConfigMap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	was := f.objects[obj.Name]
+	was := f.known(obj.Name)
 	if kind == "BOOKMARK" || was == nil && strings.HasPrefix(obj.Name, "kube-root-ca") {
 		return
 	}
@@ -536,7 +579,7 @@ func (f *follower) has(want map[string]int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, n := range want {
-		if f.objects[name] == nil || number(f.objects[name]) != n {
+		if is := f.known(name); is == nil || number(is) != n {
 			return false
 		}
 	}

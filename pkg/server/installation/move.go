@@ -43,9 +43,11 @@ const (
 	moveTries = 10
 	movePause = 2 * time.Second
 	// fewBytes is how much is left to be copied when writes are made to wait, and catchUps is how often it is
-	// waited for that so little is left: a cluster may be written faster than it is copied.
+	// waited for that so little is left: a cluster may be written faster than it is copied. Then they wait for as
+	// long as the last look at what has changed took, longestRest at the most.
 	fewBytes, fewObjects = 64 << 10, 100
 	catchUps             = 20
+	longestRest          = 2 * time.Second
 	// writeBytes is how many bytes of objects are sent at once, and as many as the last one has.
 	writeBytes = 2 << 20
 	// moveRenewal is how often a freeze is renewed, which lasts for ten seconds.
@@ -119,25 +121,29 @@ func (a *Admin) below(ctx context.Context, path logicalcluster.Path, on string) 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := shard.do(ctx, shard.client.Get().AbsPath(path.RequestPath()+"/apis/tenancy.kcp.io/v1alpha1/workspaces"))
-	if err != nil {
-		return nil, err
-	}
-	list := &tenancyv1alpha1.WorkspaceList{}
-	if err := json.Unmarshal(answer, list); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if ws := &list.Items[i]; ws.Spec.Cluster != "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
-			names = append(names, ws.Name)
+	for next := ""; ; {
+		answer, err := shard.do(ctx, shard.client.Get().AbsPath(path.RequestPath()+"/apis/tenancy.kcp.io/v1alpha1/workspaces").Param("limit", "500").Param("continue", next))
+		if err != nil {
+			return nil, err
+		}
+		list := &tenancyv1alpha1.WorkspaceList{}
+		if err := json.Unmarshal(answer, list); err != nil {
+			return nil, fmt.Errorf("shard %s: its list of workspaces cannot be read: %w", on, err)
+		}
+		for i := range list.Items {
+			if ws := &list.Items[i]; ws.Spec.Cluster != "" && ws.DeletionTimestamp == nil && ws.Spec.Mount == nil {
+				names = append(names, ws.Name)
+			}
+		}
+		if next = list.Continue; next == "" {
+			return names, nil
 		}
 	}
-	return names, nil
 }
 
 // mayHelp reports whether a move may succeed when it is begun again.
 func mayHelp(err error) bool {
-	if errors.Is(err, errInterrupted) {
+	if errors.Is(err, errInterrupted) || errors.Is(err, errTooBusy) {
 		return false
 	}
 	status := apierrors.APIStatus(nil)
@@ -147,6 +153,9 @@ func mayHelp(err error) bool {
 	}
 	return !errors.Is(err, ErrThere) && !errors.Is(err, errNowhere) && !errors.Is(err, errNoMember)
 }
+
+// errTooBusy is of a logical cluster that is written faster than it is copied.
+var errTooBusy = errors.New("the workspace is written faster than it is copied: move it at a calmer time")
 
 // errNowhere is of a path that leads to no logical cluster.
 var errNowhere = errors.New("no shard has such a workspace")
@@ -437,8 +446,8 @@ func (m *mover) copy(ctx context.Context) error {
 			return err
 		}
 	}
-	for range catchUps {
-		before := m.objects
+	for n := 1; ; n++ {
+		before, began := m.objects, time.Now()
 		if err := m.changes(ctx); err != nil {
 			return err
 		}
@@ -446,11 +455,14 @@ func (m *mover) copy(ctx context.Context) error {
 		if err := m.flush(ctx); err != nil {
 			return err
 		}
-		if isFew {
-			break
+		took := time.Since(began)
+		if n == catchUps && took > longestRest {
+			return fmt.Errorf("%w: %d objects have changed within %v, in which they were copied", errTooBusy, m.objects-before, took.Round(time.Millisecond))
+		}
+		if isFew || n == catchUps {
+			return m.schemas(ctx)
 		}
 	}
-	return m.schemas(ctx)
 }
 
 // schemas has the destination keep the schemas that the cluster has bound, if what it has bound was copied since. They

@@ -150,26 +150,28 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 
 const (
 	// arrivalPatience is how long a request waits for a cluster that moves here, and arrivalInterval how often it
-	// looks. Whoever moves it needs some milliseconds, from the moment on at which its former shard sends here.
+	// looks at first: later it looks again after an eighth of the time that it has waited. Whoever moves the cluster
+	// needs some milliseconds, from the moment on at which its former shard sends here; others may wait for hours.
 	arrivalPatience = 10 * time.Second
 	arrivalInterval = 5 * time.Millisecond
 )
 
 // awaitArrival returns once this process has not heard of a cluster as one that moves here. It reads nothing.
 func (d *Directory) awaitArrival(ctx context.Context, name logicalcluster.Name) error {
-	key, until := clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}, time.Now().Add(arrivalPatience)
+	key, began := clusters.Key{Cluster: name, Name: corev1alpha1.LogicalClusterName}, time.Now()
 	for {
 		lc, ok := d.LogicalClusters.Get(key)
 		if !ok || !clusters.IsComing(lc) || clusters.ComingFrom(lc) == (clusters.Move{}) {
 			return nil
 		}
-		if time.Now().After(until) {
+		waited := time.Since(began)
+		if waited > arrivalPatience {
 			return NewUnavailable(fmt.Sprintf("logical cluster %q moves here from shard %s, and is not there yet: try again in some seconds", name, clusters.ComingFrom(lc).Shard))
 		}
 		select {
 		case <-ctx.Done():
 			return NewUnavailable(context.Cause(ctx).Error())
-		case <-time.After(arrivalInterval):
+		case <-time.After(max(arrivalInterval, waited/8)):
 		}
 	}
 }
