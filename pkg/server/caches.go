@@ -171,28 +171,28 @@ func (c *caches) nowhereElse() func(context.Context, logicalcluster.Name) error 
 
 // newMoves returns what takes the steps of logical clusters that move.
 func (s *Server) newMoves(store *store, caches *caches) *moves.Moves {
-	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, Bound: bound{caches.live.bindings(), caches.clients}, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
+	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, Bindings: storedBindings{caches.live.bindings(), caches.clients}, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
 	if caches.others != nil {
 		m.Others = caches.others
 	}
 	return m
 }
 
-// bound implements moves.Bound.
-type bound struct {
+// storedBindings implements moves.Bindings.
+type storedBindings struct {
 	live    custom.LiveBindings
 	clients controllers.Clients
 }
 
-func (b bound) Bindings(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
+func (b storedBindings) Bindings(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error) {
 	return b.live.List(ctx, cluster)
 }
 
-func (b bound) Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error) {
+func (b storedBindings) Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error) {
 	return b.live.Schema(ctx, clusters.BoundSchemas, name)
 }
 
-func (b bound) Keep(ctx context.Context, copied *apisv1alpha1.APIResourceSchema) error {
+func (b storedBindings) Keep(ctx context.Context, copied *apisv1alpha1.APIResourceSchema) error {
 	return b.clients.KeepSchemaCopy(ctx, copied, "move")
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,7 @@ func TestUsersOfAShardThatIsDrainedNoticeNothing(t *testing.T) {
 		}
 		writes.Add(1)
 	})
-	out := d.shard("drain", "eu1", fmt.Sprintf("--at-once=%d", *drainAtOnce))
+	out := d.drain()
 	if n := strings.Count(out, "moved from shard eu1"); n != *drainWorkspaces {
 		t.Errorf("%d workspaces have moved, of %d:\n%s", n, *drainWorkspaces, out)
 	}
@@ -78,6 +79,20 @@ func (d *drained) shard(args ...string) string {
 		d.Fatalf("regent shard %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return out
+}
+
+// drain runs regent shard drain, for as long as it takes.
+func (d *drained) drain() string {
+	d.Helper()
+	cmd := exec.CommandContext(d.Context(), harness.Binary("regent"), "shard", "drain", "eu1", fmt.Sprintf("--at-once=%d", *drainAtOnce),
+		"--kubeconfig="+d.i.Kubeconfig(), "--server="+d.i.Root.Replicas[0].URL)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		d.Fatalf("regent shard drain: %v\n%s", err, said.String())
+	}
+	return string(out)
 }
 
 // fill makes the workspaces on the shard.

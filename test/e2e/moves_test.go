@@ -404,7 +404,7 @@ func (u *used) update(f *follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range []string{"still-0", "written-0"} {
-		obj := f.known(name).DeepCopy()
+		obj := f.objectOf(name).DeepCopy()
 		metav1.SetMetaDataLabel(&obj.ObjectMeta, "by", "cache")
 		if _, err := u.kube.CoreV1().ConfigMaps("default").Update(u.Context(), obj, metav1.UpdateOptions{}); err != nil {
 			u.Errorf("an update of %s by what a client knows of it: %v", name, err)
@@ -443,8 +443,8 @@ func newFollower(u *used, bookmarks bool, like *follower) *follower {
 	return f
 }
 
-// known returns what it knows of an object. The caller holds mu.
-func (f *follower) known(name string) *corev1.ConfigMap {
+// objectOf returns what it knows of an object. The caller holds mu.
+func (f *follower) objectOf(name string) *corev1.ConfigMap {
 	if obj, ok := f.objects[name]; ok {
 		return obj
 	}
@@ -551,7 +551,7 @@ func (f *follower) watch(ctx context.Context) error {
 func (f *follower) take(kind string, obj *corev1.ConfigMap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	was := f.known(obj.Name)
+	was := f.objectOf(obj.Name)
 	if kind == "BOOKMARK" || was == nil && strings.HasPrefix(obj.Name, "kube-root-ca") {
 		return
 	}
@@ -579,7 +579,7 @@ func (f *follower) has(want map[string]int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, n := range want {
-		if is := f.known(name); is == nil || number(is) != n {
+		if is := f.objectOf(name); is == nil || number(is) != n {
 			return false
 		}
 	}

@@ -27,7 +27,7 @@ that fails is undone; after it the shards end it. Interrupt the command to cance
 Exit codes: 0 it is there; 1 it is where it was, unless the error says otherwise; 2 the arguments are wrong.`,
 		Example: `  regent cluster move root:team --to=eu1
   regent cluster move root:team --cancel`,
-		Args:    oneName("workspace"),
+		Args: oneName("workspace"),
 		RunE: f.run(func(ctx context.Context, cmd *cobra.Command, k *kubeconfig, args []string) error {
 			path, err := k.resolve(args)
 			if err != nil {

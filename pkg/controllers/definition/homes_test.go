@@ -51,8 +51,8 @@ func (r *renames) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), Request: req}, nil
 }
 
-// lost is a controller whose binding names a shard that has the export no more.
-func lost(t *testing.T, f *finder) (*taker, *renames) {
+// exportless is a controller whose binding names a shard that has the export no more.
+func exportless(t *testing.T, f *finder) (*taker, *renames) {
 	t.Helper()
 	k, r := taking(t), &renames{}
 	clients, err := controllers.NewClients(&rest.Config{Host: "http://127.0.0.1", QPS: -1}, &http.Client{Transport: clusters.Transport(r)})
@@ -74,7 +74,7 @@ func TestAnExportThatHasMovedIsFollowed(t *testing.T) {
 		"to a third shard": {at: "k", want: "k"},
 		"to this shard":    {at: "n"},
 	} {
-		k, r := lost(t, &finder{at: tc.at})
+		k, r := exportless(t, &finder{at: tc.at})
 		if message, waits, _ := k.says(); !waits || message != "" {
 			t.Errorf("%s: before it is asked where it is the binding says %q", name, message)
 		}
@@ -90,7 +90,7 @@ func TestAnExportThatHasMovedIsFollowed(t *testing.T) {
 func TestAnExportThatIsNowhereElseHasGone(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{}, "maker")
 	for name, f := range map[string]*finder{"its cluster is still there": {at: "m"}, "its cluster has gone, too": {fault: gone}} {
-		k, r := lost(t, f)
+		k, r := exportless(t, f)
 		of := k.homeOf(k.binding)
 		for range 2 { // and nobody is asked again at once
 			if err := k.locate(t.Context(), of); err != nil {
@@ -120,7 +120,7 @@ func TestNothingIsSaidOfAnExportThatMoves(t *testing.T) {
 		"a shard does not answer":   {fault: errors.New("shard k is not heard"), fails: true},
 		"the answer cannot be read": {fault: apierrors.NewInternalError(errors.New("a fault")), fails: true},
 	} {
-		k, r := lost(t, &finder{fault: tc.fault})
+		k, r := exportless(t, &finder{fault: tc.fault})
 		if err := k.locate(t.Context(), k.homeOf(k.binding)); (err != nil) != tc.fails {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -133,7 +133,7 @@ func TestNothingIsSaidOfAnExportThatMoves(t *testing.T) {
 // The cluster of an export is asked for only if this shard does not have it.
 func TestNobodyIsAskedForAnExportThatWasNeverMade(t *testing.T) {
 	f := &finder{at: "k"}
-	k, _ := lost(t, f)
+	k, _ := exportless(t, f)
 	own := k.binding.DeepCopy()
 	delete(own.Annotations, clusters.ExportShardAnnotation)
 	for _, cluster := range []string{"", clusters.Root.String()} {

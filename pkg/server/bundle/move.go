@@ -9,7 +9,7 @@ import (
 // ?revision= and ?after= is a page of it, as at Path, with nothing left out and nothing sealed; GET with ?recent= is a
 // Recent; GET with ?since=<a revision> is what has changed since then, also deletions, up to the revision of the
 // Header; with &until=<an id of a move> too, the answer waits for that move, and has all up to the freeze; GET with
-// ?schemas= is a Bound, and GET with ?schema=<a name in it> is that APIResourceSchema. POST with
+// ?schemas= is a SchemaNames, and GET with ?schema=<a name in it> is that APIResourceSchema. POST with
 // ?to=<shard> and ?move=<an id of the caller's own> freezes it, and answers with a Departure. With
 // ?freeze=<Departure.Freeze>, PUT renews the freeze, DELETE ends it, and POST with the same ?to= and ?move= makes the
 // logical cluster one of the other shard, which must have all of it by then: nothing undoes that.
@@ -18,11 +18,11 @@ const LeavingPath = "/bundle/leaving"
 // ArrivingPath is the URL path, in system:admin, at which a shard takes a logical cluster over from another one. POST
 // with an Arriving begins, and answers with a Frozen: the logical cluster is frozen, and nobody sees it. PUT with
 // ?cluster=<its name>&freeze=<Frozen.Freeze> and lines of Objects writes each, and deletes what is Deleted, in no
-// order, and renews the freeze; PUT with &schema=<a name in Bound> and that APIResourceSchema keeps it. PATCH with these
-// and an Arriving says that all is there, also the schemas. POST with these and ?move=
-// makes it one that is there, once the other shard says that it has left. DELETE with these removes what has come;
-// with ?cluster= only it has whoever has begun go on no more, and the shard ends what is there. GET with ?cluster= says
-// whether it comes: 404 if not.
+// order, and renews the freeze; PUT with &schema=<a name in SchemaNames> and that APIResourceSchema keeps it. PATCH with
+// these and an Arriving says that all is there, also the schemas. POST with these and ?move= makes it one that is
+// there, once the other shard says that it has left. DELETE with these removes what has come; with ?cluster= only it
+// has whoever has begun go on no more, and the shard ends what is there. GET with ?cluster= says whether it comes: 404
+// if not.
 const ArrivingPath = "/bundle/arriving"
 
 // Arriving is a logical cluster that comes from another shard.
@@ -52,8 +52,8 @@ type Recent struct {
 	Objects int64 `json:"objects,omitempty"`
 }
 
-// Bound are the schemas of other logical clusters that one has bound, by the names of the copies that its shard has.
-type Bound struct {
+// SchemaNames are the schemas of other logical clusters that one has bound, by the names of the copies that its shard has.
+type SchemaNames struct {
 	Schemas []string `json:"schemas"`
 }
 

@@ -51,7 +51,7 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		answerJSON(w, req, l.serializer, recent, err)
 	case req.Method == http.MethodGet && req.URL.Query().Has("schemas"):
 		names, err := l.moves.BoundSchemas(req.Context(), cluster)
-		answerJSON(w, req, l.serializer, bundle.Bound{Schemas: names}, answerOf(err))
+		answerJSON(w, req, l.serializer, bundle.SchemaNames{Schemas: names}, answerOf(err))
 	case req.Method == http.MethodGet && req.URL.Query().Has("schema"):
 		schema, err := l.moves.BoundSchema(req.Context(), cluster, req.URL.Query().Get("schema"))
 		answerJSON(w, req, l.serializer, schema, answerOf(err))

@@ -288,14 +288,14 @@ type mover struct {
 
 	arriving bundle.Frozen
 	leaving  bundle.Departure
-	// through is the revision of the origin up to which all was copied, and hasBound says that APIBindings have been
-	// since their schemas were.
+	// through is the revision of the origin up to which all was copied, and hasBound says that APIBindings have
+	// been since their schemas were.
 	through  int64
 	hasBound bool
-	recent  bundle.Recent
-	lines   bytes.Buffer
-	objects int64
-	tell    func(path string, copied, of int64)
+	recent   bundle.Recent
+	lines    bytes.Buffer
+	objects  int64
+	tell     func(path string, copied, of int64)
 	// began is when writes began to wait, and frozen for how long they did.
 	began  time.Time
 	frozen time.Duration
@@ -319,15 +319,17 @@ func (m *mover) move(ctx context.Context) (err error) {
 		return err
 	}
 	ctx, end := context.WithCancelCause(ctx)
+	renewal, stop := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
+	defer stop()
 	defer func() {
 		end(nil)
 		if err != nil && !m.isDecided {
 			m.undo(context.WithoutCancel(ctx))
 		}
 	}()
-	renewing.Go(func() { m.renew(ctx, end) })
+	renewing.Go(func() { m.renew(renewal, end) })
 	if err := m.copy(ctx); err != nil {
 		return because(ctx, err)
 	}
@@ -337,6 +339,8 @@ func (m *mover) move(ctx context.Context) (err error) {
 	if m.isDecided, err = m.depart(ctx); err != nil {
 		return because(ctx, err)
 	}
+	stop() // the cluster's arrival ends the freeze
+	renewing.Wait()
 	if err := m.arrive(ctx); err != nil {
 		return fmt.Errorf("it is moving, and shard %s ends that within some seconds: %w", m.destination.name, because(ctx, err))
 	}
@@ -472,7 +476,7 @@ func (m *mover) schemas(ctx context.Context) error {
 		return nil
 	}
 	m.hasBound = false
-	var bound bundle.Bound
+	var bound bundle.SchemaNames
 	answer, err := m.origin.do(ctx, m.there(http.MethodGet).Param("schemas", "true"))
 	if err == nil {
 		err = json.Unmarshal(answer, &bound)

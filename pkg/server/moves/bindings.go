@@ -23,8 +23,8 @@ import (
 // know the uids. So the copies come with the bindings, and are there before the logical cluster is. The other shard may
 // lie about uids: a copy that comes is known here by clusters.ForeignUID, and stands for no other one.
 
-// Bound reads and keeps what logical clusters have bound: see clusters.BoundSchemas. Errors are those of API requests.
-type Bound interface {
+// Bindings reads and keeps what logical clusters have bound: see clusters.BoundSchemas. Errors are those of API requests.
+type Bindings interface {
 	// Bindings reads those of a logical cluster, and Schema the copy of a schema, as they are stored.
 	Bindings(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error)
 	Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error)
@@ -40,7 +40,7 @@ func (m *Moves) BoundSchemas(ctx context.Context, cluster logicalcluster.Name) (
 	}
 	var there []string
 	for _, name := range all {
-		if _, err := m.Bound.Schema(ctx, name); apierrors.IsNotFound(err) {
+		if _, err := m.Bindings.Schema(ctx, name); apierrors.IsNotFound(err) {
 			continue // somebody has deleted it by hand, and objects of that resource are refused here, too
 		} else if err != nil {
 			return nil, fmt.Errorf("read schema %s: %w", name, err)
@@ -59,12 +59,12 @@ func (m *Moves) BoundSchema(ctx context.Context, cluster logicalcluster.Name, na
 	if !slices.Contains(all, name) {
 		return nil, apierrors.NewNotFound(apisv1alpha1.Resource("apiresourceschemas"), name)
 	}
-	return m.Bound.Schema(ctx, name)
+	return m.Bindings.Schema(ctx, name)
 }
 
 // uses returns the names of the copies that the bindings of a logical cluster use.
 func (m *Moves) uses(ctx context.Context, cluster logicalcluster.Name) (names []string, err error) {
-	all, err := m.Bound.Bindings(ctx, cluster)
+	all, err := m.Bindings.Bindings(ctx, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("read what logical cluster %s has bound: %w", cluster, err)
 	}
@@ -91,7 +91,7 @@ func (m *Moves) TakeSchema(ctx context.Context, cluster logicalcluster.Name, nam
 	for _, of := range []string{apisv1alpha1.AnnotationSchemaClusterKey, apisv1alpha1.AnnotationSchemaNameKey} {
 		copied.Annotations[of] = s.Annotations[of]
 	}
-	err = m.Bound.Keep(ctx, copied)
+	err = m.Bindings.Keep(ctx, copied)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
 		return refuse("this shard cannot use a schema that it has bound: %v", err)
 	}

@@ -57,7 +57,7 @@ func comingTo(c *copies) *moves.Moves {
 		logicalcluster.AnnotationKey: team.String(), clusters.ComingAnnotation: "2026-01-01T00:00:00Z", clusters.EpochAnnotation: "5",
 		clusters.ComingFromAnnotation: clusters.Move{Shard: "root", ID: "m1"}.String(),
 	}}}
-	return &moves.Moves{Shard: "eu1", Bound: c, Live: has{lc: lc}}
+	return &moves.Moves{Shard: "eu1", Bindings: c, Live: has{lc: lc}}
 }
 
 // has reads one LogicalCluster.
@@ -153,7 +153,7 @@ func TestALogicalClusterShowsTheSchemasThatItUses(t *testing.T) {
 		b.Status.BoundResources = []apisv1alpha2.BoundAPIResource{{Group: "example.com", Resource: of[1], Schema: apisv1alpha2.BoundAPIResourceSchema{UID: of[0]}}}
 		c.bindings = append(c.bindings, b)
 	}
-	m := &moves.Moves{Shard: "root", Bound: c}
+	m := &moves.Moves{Shard: "root", Bindings: c}
 	if got, err := m.BoundSchemas(t.Context(), team); err != nil || !cmp.Equal(got, []string{used}) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -42,10 +42,10 @@ type Store interface {
 // Moves takes the steps of one shard. All methods may be called at any time on any goroutine.
 type Moves struct {
 	// Shard is the name of the shard.
-	Shard string
-	Store Store
-	Live  routing.Live
-	Bound Bound
+	Shard    string
+	Store    Store
+	Live     routing.Live
+	Bindings Bindings
 	// Others reads the other shards. Nil: there are none.
 	Others controllers.ShardReader
 	// BaseURL begins the URLs of logical clusters. Seen returns a revision that etcd has had, and RootCA has the

@@ -229,7 +229,7 @@ func mustEncode(lc *corev1alpha1.LogicalCluster) storage.Stored {
 }
 
 func (w *world) at(e *etcd) *moves.Moves {
-	return &moves.Moves{Shard: e.name, Store: e, Live: e, Bound: &copies{}, Others: w.network, BaseURL: "https://regent", Seen: func() int64 { return e.revision }}
+	return &moves.Moves{Shard: e.name, Store: e, Live: e, Bindings: &copies{}, Others: w.network, BaseURL: "https://regent", Seen: func() int64 { return e.revision }}
 }
 
 // begin begins to move the cluster from where it is, unless a move is under way.

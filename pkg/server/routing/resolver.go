@@ -150,8 +150,9 @@ func (d *Directory) first(ctx context.Context, segment string, mayRead func() er
 
 const (
 	// arrivalPatience is how long a request waits for a cluster that moves here, and arrivalInterval how often it
-	// looks at first: later it looks again after an eighth of the time that it has waited. Whoever moves the cluster
-	// needs some milliseconds, from the moment on at which its former shard sends here; others may wait for hours.
+	// looks at first: later it looks again after an eighth of the time that it has waited. Whoever moves the
+	// cluster needs some milliseconds, from the moment on at which its former shard sends here; others may wait for
+	// hours.
 	arrivalPatience = 10 * time.Second
 	arrivalInterval = 5 * time.Millisecond
 )

@@ -57,8 +57,8 @@ const (
 //
 // A shard's key vouches only for accounts whose clusters are on that shard, which others than the shard itself confirm
 // (Peers.CheckHome), and for those whose clusters have moved from there: of these their new shard says whether the key
-// may vouch for them. Whatever one shard does holds up users of others by nothing, and its own by patience. Make it with NewOthers. All methods may
-// be called at any time on any goroutine.
+// may vouch for them. Whatever one shard does holds up users of others by nothing, and its own by patience. Make it
+// with NewOthers. All methods may be called at any time on any goroutine.
 type Others struct {
 	peers    Peers
 	here     *Authenticator

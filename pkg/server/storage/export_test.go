@@ -16,6 +16,9 @@ func (c *Client) BeforeCommit(pause func()) { c.calls.kv = paused{c.calls.kv, pa
 // BeforeAnyCommit is BeforeCommit of each transaction that compares anything.
 func (c *Client) BeforeAnyCommit(pause func()) { c.calls.kv = paused{c.calls.kv, pause, 1} }
 
+// CountReads calls count before each transaction that compares nothing.
+func (c *Client) CountReads(count func()) { c.calls.kv = paused{c.calls.kv, count, 0} }
+
 type paused struct {
 	clientv3.KV
 	pause func()
@@ -131,4 +134,30 @@ func (c *Client) OpenWatches() int {
 	c.watches.mu.Lock()
 	defer c.watches.mu.Unlock()
 	return len(c.watches.all)
+}
+
+// MayMove is as if the shard had others, to which logical clusters move.
+func (c *Client) MayMove() { c.epochs.Store(&Epochs{MayMove: true}) }
+
+// Watch is as if a client watched a logical cluster. ended reports whether that was ended.
+func (c *Client) Watch(cluster logicalcluster.Name) (ended func() bool) {
+	var one *openWatch
+	one = c.watches.add(cluster, 0, func() { one.leave() })
+	return func() bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return one.ended
+	}
+}
+
+// OpsAtOnce is how many operations a transaction has at the most.
+const OpsAtOnce = opsAtOnce
+
+// HearDeletions is as if keys had been deleted at a revision.
+func (c *Client) HearDeletions(ctx context.Context, revision int64, keys ...string) {
+	var events []*clientv3.Event
+	for _, key := range keys {
+		events = append(events, &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(c.config.Prefix + key), ModRevision: revision}})
+	}
+	(&movings{c}).before(ctx, events)
 }

@@ -142,8 +142,8 @@ func (c *Client) Reclaim(ctx context.Context, cluster logicalcluster.Name, revis
 	return f, err
 }
 
-// Interrupt ends the freeze of a logical cluster that comes, whoever has begun it: that goes on no more. revision is that
-// of its LogicalCluster. An error wraps ErrDecided if that has changed.
+// Interrupt ends the freeze of a logical cluster that comes, whoever has begun it: that goes on no more. revision is
+// that of its LogicalCluster. An error wraps ErrDecided if that has changed.
 func (c *Client) Interrupt(ctx context.Context, cluster logicalcluster.Name, revision int64) error {
 	ctx, done := c.calls.begin(ctx)
 	defer done()

@@ -2,8 +2,10 @@ package storage_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,5 +150,45 @@ func TestAClusterWhoseMoverHasDiedIsReclaimed(t *testing.T) {
 	}
 	if _, err := w.client.Freeze(t.Context(), comes, "it is thawed"); err != nil {
 		t.Errorf("it is still frozen: %v", err)
+	}
+}
+
+// What is removed of a cluster that has moved is no deletion. One that is watched is asked about, and many at once:
+// others wait for it, who have nothing to do with these.
+func TestNobodyHearsOfTheRemovalOfWhatHasMoved(t *testing.T) {
+	t.Parallel()
+	w := comingWorld(t)
+	w.client.MayMove()
+	asked := 0
+	w.client.CountReads(func() { asked++ })
+	f := w.leave()
+	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); err != nil {
+		t.Fatal(err)
+	}
+	const many = 200
+	ended, keys := map[logicalcluster.Name]func() bool{"root": w.client.Watch("root")}, []string{"/core/configmaps/root/default/a", "/core/configmaps/root/default/b"}
+	for n := range many {
+		cluster := logicalcluster.Name(fmt.Sprintf("still%d", n))
+		ended[cluster] = w.client.Watch(cluster)
+		keys = append(keys, "/core/configmaps/"+cluster.String()+"/default/a")
+	}
+	keys = append(keys, "/core/configmaps/unwatched/default/a")
+	for _, tc := range []struct {
+		what     string
+		revision int64
+		want     int
+	}{
+		{"deletions in many", w.revisionOf("root"), (many + storage.OpsAtOnce) / storage.OpsAtOnce}, {"and again, of before", 1, 0},
+	} {
+		asked = 0
+		w.client.HearDeletions(t.Context(), tc.revision, keys...)
+		if asked != tc.want {
+			t.Errorf("%s: %d reads of etcd, want %d", tc.what, asked, tc.want)
+		}
+	}
+	for cluster, ended := range ended {
+		if ended() != (cluster == "root") {
+			t.Errorf("a watch of %s: ended %t", cluster, ended())
+		}
 	}
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -172,23 +173,29 @@ type movings struct{ client *Client }
 // movingsPause is between two reads of an etcd that does not answer.
 const movingsPause = 100 * time.Millisecond
 
-// before ends such watches, before events of a resource are passed on. It asks etcd once about the deletions in a
-// logical cluster that come at once, and only if clients watch it, and the shard has others.
+// before ends such watches, before events of a resource are passed on. It asks etcd about the logical clusters that
+// have deletions among them, about many at once, and only if clients watch them, and the shard has others.
 func (d *movings) before(ctx context.Context, events []*clientv3.Event) {
 	of := d.client.epochs.Load()
 	if of == nil || !of.MayMove {
 		return
 	}
+	var doubtful []logicalcluster.Name
 	for _, e := range events {
 		if e.Type != clientv3.EventTypeDelete {
 			continue
 		}
-		cluster, ok := d.client.watches.doubtful(bytes.TrimPrefix(e.Kv.Key, []byte(d.client.config.Prefix)), e.Kv.ModRevision)
-		for ok && ctx.Err() == nil {
-			if err := d.settle(ctx, cluster); err == nil {
+		if cluster, ok := d.client.watches.doubtful(bytes.TrimPrefix(e.Kv.Key, []byte(d.client.config.Prefix)), e.Kv.ModRevision); ok {
+			doubtful = append(doubtful, cluster)
+		}
+	}
+	slices.Sort(doubtful)
+	for some := range slices.Chunk(slices.Compact(doubtful), opsAtOnce) {
+		for ctx.Err() == nil {
+			if err := d.settle(ctx, some); err == nil {
 				break
 			} else if ctx.Err() == nil {
-				klog.FromContext(ctx).V(2).Info("It cannot be read whether a logical cluster has moved: its deletions wait", "cluster", cluster, "err", err)
+				klog.FromContext(ctx).V(2).Info("It cannot be read whether logical clusters have moved: their deletions wait", "clusters", some, "err", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -198,18 +205,24 @@ func (d *movings) before(ctx context.Context, events []*clientv3.Event) {
 	}
 }
 
-// settle finds out whether a logical cluster has moved away, and ends its watches if so.
-func (d *movings) settle(ctx context.Context, cluster logicalcluster.Name) error {
+// settle finds out which logical clusters have moved away, and ends the watches of these.
+func (d *movings) settle(ctx context.Context, some []logicalcluster.Name) error {
 	ctx, done := d.client.calls.begin(ctx)
 	defer done()
-	there, err := d.client.calls.kv.Get(ctx, freezeKey(d.client.config.Prefix, cluster))
+	reads := make([]clientv3.Op, len(some))
+	for n, cluster := range some {
+		reads[n] = clientv3.OpGet(freezeKey(d.client.config.Prefix, cluster))
+	}
+	there, err := d.client.calls.Txn(ctx).Then(reads...).Commit()
 	if err != nil {
 		return err
 	}
-	if len(there.Kvs) > 0 && movedTo(there.Kvs[0]) != (clusters.Move{}) {
-		d.client.watches.cutAll(cluster)
-		return nil
+	for n, cluster := range some {
+		if kvs := there.Responses[n].GetResponseRange().Kvs; len(kvs) > 0 && movedTo(kvs[0]) != (clusters.Move{}) {
+			d.client.watches.cutAll(cluster)
+			continue
+		}
+		d.client.watches.isHere(cluster, there.Header.Revision)
 	}
-	d.client.watches.isHere(cluster, there.Header.Revision)
 	return nil
 }
