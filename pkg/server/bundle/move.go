@@ -18,8 +18,8 @@ const LeavingPath = "/bundle/leaving"
 // ArrivingPath is the URL path, in system:admin, at which a shard takes a logical cluster over from another one. POST
 // with an Arriving begins, and answers with a Frozen: the logical cluster is frozen, and nobody sees it. PUT with
 // ?cluster=<its name>&freeze=<Frozen.Freeze> and lines of Objects writes each, and deletes what is Deleted, in no
-// order, and renews the freeze; PUT with &schema=<a name in SchemaNames> and that APIResourceSchema keeps it. PATCH with
-// these and an Arriving says that all is there, also the schemas. POST with these and ?move= makes it one that is
+// order, and renews the freeze; PUT with &schema=<a name in SchemaNames> and that APIResourceSchema keeps it. PATCH
+// with these and an Arriving says that all is there, also the schemas. POST with these and ?move= makes it one that is
 // there, once the other shard says that it has left. DELETE with these removes what has come; with ?cluster= only it
 // has whoever has begun go on no more, and the shard ends what is there. GET with ?cluster= says whether it comes: 404
 // if not.
@@ -52,7 +52,8 @@ type Recent struct {
 	Objects int64 `json:"objects,omitempty"`
 }
 
-// SchemaNames are the schemas of other logical clusters that one has bound, by the names of the copies that its shard has.
+// SchemaNames are the schemas of other logical clusters that one has bound, by the names of the copies that its shard
+// has.
 type SchemaNames struct {
 	Schemas []string `json:"schemas"`
 }

@@ -23,7 +23,8 @@ import (
 // know the uids. So the copies come with the bindings, and are there before the logical cluster is. The other shard may
 // lie about uids: a copy that comes is known here by clusters.ForeignUID, and stands for no other one.
 
-// Bindings reads and keeps what logical clusters have bound: see clusters.BoundSchemas. Errors are those of API requests.
+// Bindings reads and keeps what logical clusters have bound: see clusters.BoundSchemas. Errors are those of API
+// requests.
 type Bindings interface {
 	// Bindings reads those of a logical cluster, and Schema the copy of a schema, as they are stored.
 	Bindings(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error)
