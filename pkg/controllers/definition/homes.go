@@ -95,7 +95,7 @@ func (c *controller) locate(ctx context.Context, of key) error {
 		return fmt.Errorf("find the shard of APIExport %s of cluster %s: %w", of.of.Name, of.of.Cluster, err)
 	}
 	if err == nil && at != of.shard {
-		return c.rename(ctx, waiting, at)
+		return c.rename(ctx, of, waiting, at)
 	}
 	c.homes.set(of)
 	for _, b := range waiting {
@@ -115,8 +115,15 @@ func (c *controller) naming(of key) (all []binding) {
 	return all
 }
 
+// renamedAtOnce is how many bindings are written in one turn: an export may have thousands.
+const renamedAtOnce = 100
+
 // rename has bindings name another shard as that of their export.
-func (c *controller) rename(ctx context.Context, all []binding, shard string) error {
+func (c *controller) rename(ctx context.Context, of key, all []binding, shard string) error {
+	if len(all) > renamedAtOnce {
+		all = all[:renamedAtOnce]
+		c.Add(of)
+	}
 	var errs []error
 	for _, b := range all {
 		out := b.DeepCopy()

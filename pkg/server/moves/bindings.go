@@ -11,6 +11,7 @@ import (
 	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -39,17 +40,32 @@ func (m *Moves) BoundSchemas(ctx context.Context, cluster logicalcluster.Name) (
 	if err != nil {
 		return nil, err
 	}
+	missing := make([]bool, len(all))
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(readsAtOnce)
+	for n, name := range all {
+		reading.Go(func() error {
+			_, err := m.Bindings.Schema(ctx, name)
+			if missing[n] = apierrors.IsNotFound(err); err != nil && !missing[n] {
+				return fmt.Errorf("read schema %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	if err := reading.Wait(); err != nil {
+		return nil, err
+	}
 	var there []string
-	for _, name := range all {
-		if _, err := m.Bindings.Schema(ctx, name); apierrors.IsNotFound(err) {
-			continue // somebody has deleted it by hand, and objects of that resource are refused here, too
-		} else if err != nil {
-			return nil, fmt.Errorf("read schema %s: %w", name, err)
+	for n, name := range all {
+		if !missing[n] { // or somebody has deleted it by hand, and objects of that resource are refused here, too
+			there = append(there, name)
 		}
-		there = append(there, name)
 	}
 	return there, nil
 }
+
+// readsAtOnce is how many schemas are read at once: writes may wait for it.
+const readsAtOnce = 16
 
 // BoundSchema returns a copy that a logical cluster uses.
 func (m *Moves) BoundSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
