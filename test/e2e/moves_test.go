@@ -198,7 +198,7 @@ func (u *used) strike(n, command int, from, to string) string {
 		if len(all) == 0 {
 			return "nobody was killed"
 		}
-		all[0].Signal(syscall.SIGKILL)
+		all[0].Kill()
 		return what + " was killed"
 	}
 	pause := func(what string, all []*harness.Replica) string {
@@ -220,7 +220,7 @@ func (u *used) strike(n, command int, from, to string) string {
 		func() string { _ = syscall.Kill(command, syscall.SIGKILL); return "the command was killed" },
 		func() string { return kill("the leader of its shard", replicas(from, true)) },
 		func() string { return kill("the leader of its new shard", replicas(to, true)) },
-		func() string { u.front.Signal(syscall.SIGKILL); return "the front was killed" },
+		func() string { u.front.Kill(); return "the front was killed" },
 		func() string { _ = syscall.Kill(command, syscall.SIGINT); return "the command was interrupted" },
 		func() string { return kill("a standby of its new shard", replicas(to, false)) },
 		func() string { return u.cancel(from) },
