@@ -62,13 +62,17 @@ func (f *wsFlags) move(ctx context.Context, cmd *cobra.Command, path logicalclus
 	tell := func(path string, copied, of int64) {
 		now.Store(fmt.Sprintf("Moving %s to shard %s: %d of %d objects are copied", path, to, copied, of))
 	}
+	said := func(moved *installation.Moved) {
+		view.Clear(cmd.ErrOrStderr())
+		tellMoved(cmd.OutOrStdout(), moved)
+	}
 	return view.WhileTelling(ctx, cmd.ErrOrStderr(), func() string { return now.Load().(string) }, func(ctx context.Context) error {
 		if recursive {
-			return admin.MoveAll(ctx, path, to, tell, func(moved *installation.Moved) { tellMoved(cmd.OutOrStdout(), moved) })
+			return admin.MoveAll(ctx, path, to, tell, said)
 		}
 		moved, err := admin.Move(ctx, path, to, tell)
 		if err == nil {
-			tellMoved(cmd.OutOrStdout(), moved)
+			said(moved)
 		}
 		return err
 	})
@@ -79,13 +83,12 @@ func (f *wsFlags) cancelMove(ctx context.Context, cmd *cobra.Command, path logic
 	if err != nil {
 		return err
 	}
-	return view.While(ctx, cmd.ErrOrStderr(), "Cancelling the move of "+path.String(), func(ctx context.Context) error {
-		at, err := admin.CancelMove(ctx, path)
-		if err == nil {
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Workspace %s stays on shard %s.\n", path, at)
-		}
+	at := ""
+	err = view.While(ctx, cmd.ErrOrStderr(), "Cancelling the move of "+path.String(), func(ctx context.Context) (err error) {
+		at, err = admin.CancelMove(ctx, path)
 		return err
 	})
+	return confirm(cmd, err, "Workspace %s stays on shard %s.\n", path, at)
 }
 
 func tellMoved(out io.Writer, moved *installation.Moved) {

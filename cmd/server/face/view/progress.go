@@ -23,6 +23,13 @@ const (
 	ClearLine = "\r\x1b[2K"
 )
 
+// Clear erases the line of While before something else is written to the same terminal, if w is one.
+func Clear(w io.Writer) {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		_, _ = io.WriteString(w, ClearLine) // an error means that nobody looks
+	}
+}
+
 // While calls do, and returns what it returns. If do takes longer than two seconds and w is a terminal, a line on w
 // says what is waited for, and for how long, until do has returned: then the line is erased. What do writes to the same
 // terminal must begin with ClearLine, and end with the end of a line.
