@@ -57,7 +57,8 @@ func (m *Moves) BoundSchemas(ctx context.Context, cluster logicalcluster.Name) (
 	}
 	var there []string
 	for n, name := range all {
-		if !missing[n] { // or somebody has deleted it by hand, and objects of that resource are refused here, too
+		// or somebody has deleted it by hand, and objects of that resource are refused here, too
+		if !missing[n] {
 			there = append(there, name)
 		}
 	}
