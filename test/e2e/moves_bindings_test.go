@@ -34,19 +34,23 @@ func TestABoundAPIIsServedWhereverItsWorkspacesMove(t *testing.T) {
 	}
 	harness.Eventually(t, "it is bound", func() bool { return s.binds("widgets") })
 	stop := s.write()
-	for n, of := range []string{"taker", "maker", "taker", "maker", "taker", "taker"} {
+	for n, of := range []string{"taker", "maker", "taker", "maker", "taker"} {
 		before := s.home("root:" + of)
 		to := s.next(before)
-		if out, err := i.TryRegent("cluster", "move", "root:"+of, "--to="+to); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		s.regent("cluster", "move", "root:"+of, "--to="+to)
 		s.await(5)
-		more := []string{"gadgets", "gizmos", "gears", "grids", "globes", "gates"}[n]
-		s.offer(more)
-		harness.Eventually(t, fmt.Sprintf("after %s has moved from %s to %s the binding names %s", of, before, to, s.home("root:maker")), func() bool {
-			return s.binds(more)
-		})
+		s.offers([]string{"gadgets", "gizmos", "gears", "grids", "globes"}[n], fmt.Sprintf("%s has moved from %s to %s", of, before, to))
 	}
+	if s.home("root:maker") != "eu1" {
+		s.regent("cluster", "move", "root:maker", "--to=eu1")
+	}
+	s.regent("shard", "drain", "eu1")
+	harness.Eventually(t, "the shard is removed", func() bool {
+		_, err := i.TryRegent("shard", "remove", "eu1")
+		return err == nil
+	})
+	s.offers("gates", "the shard of the export was removed")
+	s.await(5)
 	stop()
 	for _, name := range []string{"taker", "maker"} {
 		if err := s.front.Dynamic("root").Resource(harness.Workspaces).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -85,8 +89,15 @@ func (s *sold) apply(cluster, text string) {
 	}
 }
 
-// offer has the export have one more resource.
-func (s *sold) offer(plural string) {
+func (s *sold) regent(args ...string) {
+	s.Helper()
+	if out, err := s.i.TryRegent(args...); err != nil {
+		s.Fatalf("regent %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// offers has the export have one more resource, and waits until that is bound.
+func (s *sold) offers(plural, after string) {
 	s.Helper()
 	s.apply("root:maker", strings.Split(exported("Of"+plural, plural), "---\n")[0])
 	exports := s.front.Dynamic("root:maker").Resource(bindings.GroupVersion().WithResource("apiexports"))
@@ -94,6 +105,7 @@ func (s *sold) offer(plural string) {
 	if _, err := exports.Patch(s.Context(), "widgets", "application/json-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)
 	}
+	harness.Eventually(s, fmt.Sprintf("after %s the binding names shard %s, and has %s", after, s.home("root:maker"), plural), func() bool { return s.binds(plural) })
 }
 
 // binds reports whether a resource is bound, and its binding says where its export is.

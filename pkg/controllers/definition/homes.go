@@ -75,10 +75,16 @@ func (c *controller) isHere(cluster logicalcluster.Name) bool {
 	return ok && !clusters.IsComing(lc) && !clusters.HasMoved(lc)
 }
 
+// isRemoved reports whether another shard was removed from the installation. Its workspaces have moved away before.
+func (c *controller) isRemoved(shard string) bool {
+	s, ok := c.informers.Shards.Get(clusters.Key{Cluster: clusters.SystemShards, Name: shard})
+	return ok && clusters.IsRemoved(s)
+}
+
 // locate asks where an export is, and has its bindings name that shard.
 func (c *controller) locate(ctx context.Context, of key) error {
 	waiting := c.naming(of)
-	if len(waiting) == 0 {
+	if len(waiting) == 0 || c.others.Homes == nil {
 		c.homes.forget(of)
 		return nil
 	}

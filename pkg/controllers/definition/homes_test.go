@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -141,5 +143,27 @@ func TestNobodyIsAskedForAnExportThatWasNeverMade(t *testing.T) {
 		if k.mayHaveMoved(own) {
 			t.Errorf("cluster %q is looked for", cluster)
 		}
+	}
+}
+
+// A shard is emptied, and removed, before its exports were asked for again: it says nothing any more.
+func TestAnExportOfARemovedShardIsFollowed(t *testing.T) {
+	f := &finder{at: "k"}
+	k, r := exportless(t, f)
+	k.others.Contact.Set("m", false)
+	k.offers.doubt("m")
+	if err := k.pull(t.Context(), k.key()); err != nil || f.asked > 0 {
+		t.Errorf("a shard that is not heard: asked %d times (%v)", f.asked, err)
+	}
+	k.shards.Set(&corev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: map[string]string{
+		logicalcluster.AnnotationKey: clusters.SystemShards.String(), clusters.RemovedAnnotation: "2026-01-01T00:00:00Z",
+	}}})
+	for deadline := time.Now().Add(time.Minute); !k.isRemoved("m"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the informer does not show it")
+		}
+	}
+	if err := k.pull(t.Context(), k.key()); err != nil || len(r.shards) != 1 || r.shards[0] != "k" {
+		t.Errorf("a shard that was removed: the binding was written with %q (%v)", r.shards, err)
 	}
 }

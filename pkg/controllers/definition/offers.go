@@ -159,7 +159,7 @@ func (c *controller) followShards() {
 			c.offers.doubt(shard)
 			for _, b := range c.informers.APIBindings.ByIndex(controllers.ByExportShard, shard) {
 				k := key{what: aBinding, of: clusters.KeyOf(b)}
-				if of, _ := offerOf(b); heard && c.Has(k) {
+				if of, _ := offerOf(b); (heard || c.isRemoved(shard)) && c.Has(k) {
 					c.Add(of)
 				} else if !heard && !conditions.IsTrue(b, apisv1alpha2.InitialBindingCompleted) {
 					c.Add(k)
@@ -180,6 +180,9 @@ func (c *controller) pull(ctx context.Context, of key) error {
 	if len(c.takers(of)) == 0 {
 		c.offers.forget(of)
 		return nil
+	}
+	if c.isRemoved(of.shard) {
+		return c.locate(ctx, key{what: aHome, of: of.of, shard: of.shard})
 	}
 	if c.others.Offers == nil || !c.others.Contact.Hears(of.shard) {
 		return nil // it is queued when the shard is heard

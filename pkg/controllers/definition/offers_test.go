@@ -16,6 +16,7 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	apisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	"github.com/kcp-dev/sdk/apis/third_party/conditions/util/conditions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,6 +107,7 @@ type taker struct {
 	probing  *probing
 	binding  binding
 	bindings *controllertest.Source[binding]
+	shards   *controllertest.Source[*corev1alpha1.Shard]
 }
 
 func (k *taker) key() key {
@@ -124,6 +126,8 @@ func taking(t *testing.T) *taker {
 	in := controllertest.WithCustom(t, controllers.Informers{}, nil, nil)
 	out.bindings = controllertest.NewSource(out.binding)
 	in.APIBindings = controllertest.Informer(t, out.bindings, controllers.BindingIndexers())
+	out.shards = controllertest.NewSource[*corev1alpha1.Shard]()
+	in.Shards = controllertest.Informer(t, out.shards, nil)
 	controllertest.Run(t, in.APIBindings)
 	clients, err := controllers.NewClients(&rest.Config{Host: "http://127.0.0.1", QPS: -1}, &http.Client{Transport: clusters.Transport(out.probing)})
 	if err != nil {

@@ -66,7 +66,7 @@ func (h *Homes) first(ctx context.Context, cluster logicalcluster.Name) (place, 
 	if !clusters.IsValidName(cluster) {
 		return place{}, noCluster(cluster.String())
 	}
-	if home, ok := h.cache.Get(cluster); ok && h.isStillAt(ctx, place{home.(string), cluster}) {
+	if home, ok := h.cache.Get(cluster); ok && h.mayBe(home.(string)) && h.isStillAt(ctx, place{home.(string), cluster}) {
 		return place{home.(string), cluster}, nil
 	}
 	if _, err := h.here(ctx, cluster); !apierrors.IsNotFound(err) {

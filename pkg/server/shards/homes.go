@@ -89,10 +89,14 @@ func (h *Homes) Check(ctx context.Context, shard string, cluster logicalcluster.
 }
 
 // isKnown reports whether a logical cluster's home, as it was confirmed, is a shard. If it is another one, that has to
-// say that it does not have the cluster any more: then it is to be confirmed anew.
+// say that it does not have the cluster any more, or be removed, for which it must be empty: then the home is to be
+// confirmed anew.
 func (h *Homes) isKnown(ctx context.Context, home, shard string, cluster logicalcluster.Name) (bool, error) {
 	if home == shard {
 		return true, nil
+	}
+	if !h.mayBe(home) {
+		return false, nil
 	}
 	if home != h.cfg.Own { // this shard is asked anyway
 		if err := h.isNotAt(ctx, home, cluster); err != nil {
@@ -100,6 +104,12 @@ func (h *Homes) isKnown(ctx context.Context, home, shard string, cluster logical
 		}
 	}
 	return false, nil
+}
+
+// mayBe reports whether a shard is, or may be, a member of the installation.
+func (h *Homes) mayBe(shard string) bool {
+	others, err := h.cfg.Members()
+	return shard == h.cfg.Own || err != nil || slices.Contains(others, shard)
 }
 
 func same(home, shard string, cluster logicalcluster.Name) error {

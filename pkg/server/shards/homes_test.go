@@ -25,6 +25,7 @@ type witnesses struct {
 	// the shard to which the Workspace of cluster c1 is assigned, by the shard that says so
 	workspaces map[string]string
 	down       []string
+	removed    []string
 	members    error
 	confirmed  *notebook
 	mu         sync.Mutex
@@ -72,6 +73,9 @@ func (s *witnesses) hears() map[string]bool {
 	out := map[string]bool{"a": true, "b": true, "root": true}
 	for _, shard := range s.down {
 		out[shard] = false
+	}
+	for _, shard := range s.removed {
+		delete(out, shard)
 	}
 	return out
 }
@@ -221,6 +225,33 @@ func TestAClusterThatComesBackOnAnotherShardIsConfirmedAnew(t *testing.T) {
 			}
 			if err := h.Check(t.Context(), "a", "c1"); err == nil {
 				t.Error("it is on two shards")
+			}
+		})
+	}
+}
+
+// A shard is emptied, and removed. What it had is where it has moved to, though it cannot say so any more.
+func TestWhatARemovedShardHadIsElsewhere(t *testing.T) {
+	for name, memory := range map[string]bool{"in this process": false, "in the next one": true} {
+		t.Run(name, func(t *testing.T) {
+			s := &witnesses{clusters: map[string]string{"a has c1": ""}}
+			if memory {
+				s.confirmed = &notebook{map[logicalcluster.Name]string{}}
+			}
+			h := s.homes()
+			if at, _, err := h.Find(t.Context(), logicalcluster.NewPath("c1")); at != "a" || err != nil {
+				t.Fatalf("it is on %q: %v", at, err)
+			}
+			if memory {
+				h = s.homes()
+			}
+			delete(s.clusters, "a has c1")
+			s.clusters["b has c1"], s.removed = "", []string{"a"}
+			if at, _, err := h.Find(t.Context(), logicalcluster.NewPath("c1")); at != "b" || err != nil {
+				t.Errorf("it is found on %q: %v", at, err)
+			}
+			if err := h.Check(t.Context(), "b", "c1"); err != nil {
+				t.Errorf("its home is not believed: %v", err)
 			}
 		})
 	}
