@@ -93,6 +93,9 @@ func (m Members) Avoids(endpoint string) bool { return m.avoids(m.at(endpoint)) 
 // Dial opens a connection to a member.
 var Dial = dial
 
+// NewStreams returns a KV whose lists that are one stream are read to their ends.
+func NewStreams(kv clientv3.KV) clientv3.KV { return &countedStreams{kv, &tallies{}} }
+
 // Tally is what is counted of a resource.
 type Tally struct{ t *tally }
 

@@ -41,6 +41,8 @@ func forward[T any](ctx context.Context, running *forwarding, from <-chan T, vis
 			select {
 			case to <- v:
 			case <-ctx.Done():
+				for range from { // it ends by ctx, too, if whoever sends is not left alone
+				}
 				return
 			}
 		}

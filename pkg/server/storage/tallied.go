@@ -153,7 +153,9 @@ func (c *countedPages) List(ctx context.Context, prefix string, opts kubernetes.
 	return page, err
 }
 
-// countedStreams counts lists that are read as one stream.
+// countedStreams counts lists that are read as one stream. It reads each to its end, whoever asked for it: upstream's
+// store abandons a stream when the list fails, or its client goes, and etcd's client waits for ever for somebody who
+// takes the next chunk.
 type countedStreams struct {
 	clientv3.KV
 	tallies *tallies
@@ -162,12 +164,12 @@ type countedStreams struct {
 // GetStream implements clientv3.KV.
 func (c *countedStreams) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
 	chunks, err := c.KV.GetStream(ctx, key, opts...)
-	t := tallyFrom(ctx)
-	if t == nil || err != nil {
-		return chunks, err
+	if err != nil {
+		return nil, err
 	}
+	t := tallyFrom(ctx)
 	return forward(ctx, &c.tallies.forwarding, chunks, func(chunk clientv3.RangeStreamResponse) {
-		if chunk.Err() == nil && chunk.RangeResponse != nil {
+		if t != nil && chunk.Err() == nil && chunk.RangeResponse != nil {
 			t.list(chunk.Kvs)
 		}
 	}), nil
