@@ -16,14 +16,15 @@ import (
 // Whoever names a copy must look at it afterwards, with KeepSchemaCopy.
 const UnusedAnnotation = "internal.apis.kcp.io/unused"
 
-// SchemaCopyOf returns the copy of a schema, of which bindings know the uid. It is in clusters.BoundSchemas.
+// SchemaCopyOf returns the copy of a schema, of which bindings know the uid. It is in clusters.BoundSchemas. It shares
+// its spec with the schema.
 func SchemaCopyOf(s *apisv1alpha1.APIResourceSchema, uid string) *apisv1alpha1.APIResourceSchema {
 	of := clusters.BoundSchemaKeyOf(uid, s.Spec.Names.Plural, s.Spec.Group)
 	out := &apisv1alpha1.APIResourceSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: of.Name, Annotations: map[string]string{
 			apisv1alpha1.AnnotationSchemaClusterKey: clusters.KeyOf(s).Cluster.String(), apisv1alpha1.AnnotationSchemaNameKey: s.Name,
 		}},
-		Spec: *s.Spec.DeepCopy(),
+		Spec: s.Spec,
 	}
 	if approval, ok := s.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
 		out.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation] = approval

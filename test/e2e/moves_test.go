@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -67,23 +68,24 @@ func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16(t *testing.T) {
 	t.Parallel()
 	i := harness.Install(t, "eu1", "us1")
 	u := newUsed(t, i)
-	random := rand.New(rand.NewPCG(1, uint64(*moveFaults))) //nolint:gosec // it must be the same each time
 	for n := range *moveFaults {
 		stop := u.writes(2)
 		from, to := u.on(), u.another()
+		step := moveSteps[(n+n/len(moveSteps))%len(moveSteps)] // each kind of strike meets another one the next time
+		reached := u.awaitStep(step, from, to)
 		move := harness.Command(t, "regent", "cluster", "move", "root:used", "--to="+to, "--kubeconfig="+i.Kubeconfig(), "--server="+i.Root.Replicas[0].URL)
 		var said strings.Builder
 		move.Stderr = &said
 		if err := move.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(random.IntN(450)) * time.Millisecond) // whichever step it is in: any must do
+		reached()
 		struck := u.strike(n, move.Process.Pid, from, to)
 		_ = move.Wait()
 		u.restart()
 		at := u.settled()
 		stop()
-		t.Logf("from %s to %s, %s: it is on %s", from, to, struck, at)
+		t.Logf("from %s to %s, once %s, %s: it is on %s", from, to, step.what, struck, at)
 		u.mustHaveAll()
 		if out, err := i.TryRegent("cluster", "move", "root:used", "--to="+u.another()); err != nil {
 			t.Fatalf("it does not move again after %s (%s): %v\n%s", struck, said.String(), err, out)
@@ -201,14 +203,18 @@ func (u *used) strike(n, command int, from, to string) string {
 		all[0].Kill()
 		return what + " was killed"
 	}
-	pause := func(what string, all []*harness.Replica) string {
+	pause := func(what, name string) string {
+		all := replicas(name, true)
 		if len(all) == 0 {
 			return "nobody was paused"
 		}
-		all[0].Signal(syscall.SIGSTOP)
-		time.Sleep(longPause)
-		all[0].Signal(syscall.SIGCONT)
-		return what + " was paused"
+		paused := all[0]
+		paused.Signal(syscall.SIGSTOP)
+		harness.Eventually(u, "another replica leads", func() bool {
+			return slices.ContainsFunc(u.member(name).Replicas, func(r *harness.Replica) bool { return r != paused && r.Alive() && r.Leads() })
+		})
+		paused.Signal(syscall.SIGCONT)
+		return what + " was paused until another one led"
 	}
 	etcd := func(what, name string) string {
 		m := u.member(name)
@@ -225,8 +231,8 @@ func (u *used) strike(n, command int, from, to string) string {
 		func() string { return kill("a standby of its new shard", replicas(to, false)) },
 		func() string { return u.cancel(from) },
 		// what follows is in no run of make test
-		func() string { return pause("the leader of its shard", replicas(from, true)) },
-		func() string { return pause("the leader of its new shard", replicas(to, true)) },
+		func() string { return pause("the leader of its shard", from) },
+		func() string { return pause("the leader of its new shard", to) },
 		func() string { return etcd("its shard", from) },
 		func() string { return etcd("its new shard", to) },
 		func() string { return kill("a standby of its shard", replicas(from, false)) },
@@ -234,8 +240,50 @@ func (u *used) strike(n, command int, from, to string) string {
 	return strikes[n%len(strikes)]()
 }
 
-// longPause is longer than a lease lasts, and shorter than a move waits for an answer.
-const longPause = 5 * time.Second
+// moveSteps are those of a move at which something may befall it, by what is then written in etcd.
+var moveSteps = []moveStep{
+	{what: "it comes", newShard: true, says: clusters.ComingAnnotation},
+	{what: "some of it has come", newShard: true, object: true},
+	{what: "it is frozen", says: clusters.LeavingAnnotation},
+	{what: "all of it has come", newShard: true, says: clusters.CompleteAnnotation},
+	{what: "it has departed", says: clusters.MovedAnnotation},
+}
+
+// moveStep is a write of the new shard, or of the one that it is on: of an object, or of the LogicalCluster.
+type moveStep struct {
+	what             string
+	newShard, object bool
+	says             string
+}
+
+// awaitStep returns a function that returns once the next move has reached a step, or has ended.
+func (u *used) awaitStep(s moveStep, from, to string) (reached func()) {
+	u.Helper()
+	at, key := from, "/registry/core.kcp.io/logicalclusters/"+u.cluster+"/"
+	if s.newShard {
+		at = to
+	}
+	if s.object {
+		key = "/registry/core/configmaps/" + u.cluster + "/"
+	}
+	ctx, cancel := context.WithTimeout(u.Context(), harness.Patience)
+	changes := u.member(at).Etcd.Client(u).Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	if created := <-changes; !created.Created {
+		u.Fatalf("etcd of %s does not tell of changes: %v", at, created.Err())
+	}
+	return func() {
+		u.Helper()
+		defer cancel()
+		for some := range changes {
+			for _, e := range some.Events {
+				if e.Type == clientv3.EventTypePut && bytes.Contains(e.Kv.Value, []byte(s.says)) {
+					return
+				}
+			}
+		}
+		u.Fatalf("the move does not come so far that %s", s.what)
+	}
+}
 
 func (u *used) member(name string) *harness.ShardMember {
 	all := u.i.All()

@@ -157,9 +157,10 @@ func (c *controller) followShards() {
 		return c.others.Contact.Follow(func(shard string, heard bool) {
 			defer c.Contain("event handler")
 			c.offers.doubt(shard)
+			asks := heard || c.isRemoved(shard)
 			for _, b := range c.informers.APIBindings.ByIndex(controllers.ByExportShard, shard) {
 				k := key{what: aBinding, of: clusters.KeyOf(b)}
-				if of, _ := offerOf(b); (heard || c.isRemoved(shard)) && c.Has(k) {
+				if of, _ := offerOf(b); asks && c.Has(k) {
 					c.Add(of)
 				} else if !heard && !conditions.IsTrue(b, apisv1alpha2.InitialBindingCompleted) {
 					c.Add(k)

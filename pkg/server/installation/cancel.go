@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -43,13 +44,14 @@ func (a *Admin) CancelMove(ctx context.Context, path logicalcluster.Path) (at st
 	return now.name, nil
 }
 
-// interrupt has the shard go on no more to which a logical cluster comes, and returns it.
+// interrupt has the shard go on no more to which a logical cluster comes, and returns it. All are asked at once: one
+// that hangs does not keep the others from it.
 func (a *Admin) interrupt(ctx context.Context, m *mover, origin string, cluster logicalcluster.Name) (*shardClient, error) {
 	all, err := a.members(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var faults []error
+	var shards []*shardClient
 	for _, member := range all {
 		if member.Name == origin {
 			continue
@@ -58,14 +60,24 @@ func (a *Admin) interrupt(ctx context.Context, m *mover, origin string, cluster 
 		if err != nil {
 			return nil, err
 		}
-		switch err := shard.coming(ctx, http.MethodDelete, cluster); {
-		case err == nil:
+		shards = append(shards, shard)
+	}
+	faults := make([]error, len(shards))
+	var asking sync.WaitGroup
+	for n, shard := range shards {
+		asking.Go(func() { faults[n] = shard.coming(ctx, http.MethodDelete, cluster) })
+	}
+	asking.Wait()
+	var silent []error
+	for n, shard := range shards {
+		switch {
+		case faults[n] == nil:
 			return shard, nil
-		case !apierrors.IsNotFound(err):
-			faults = append(faults, err)
+		case !apierrors.IsNotFound(faults[n]):
+			silent = append(silent, faults[n])
 		}
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(silent...); err != nil {
 		return nil, err
 	}
 	return nil, ErrNotMoving

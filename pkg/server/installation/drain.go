@@ -51,6 +51,9 @@ func (a *Admin) Drain(ctx context.Context, name string, to []string, atOnce int,
 			case <-time.After(pause):
 			}
 		}
+		if ctx.Err() != nil {
+			break
+		}
 		select {
 		case <-ctx.Done():
 		case places <- struct{}{}:

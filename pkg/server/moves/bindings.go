@@ -34,43 +34,9 @@ type Bindings interface {
 	Keep(ctx context.Context, copied *apisv1alpha1.APIResourceSchema) error
 }
 
-// BoundSchemas returns the names of the copies that a logical cluster uses, in order, without those that are not there.
-func (m *Moves) BoundSchemas(ctx context.Context, cluster logicalcluster.Name) ([]string, error) {
-	all, err := m.uses(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	missing := make([]bool, len(all))
-	reading, ctx := errgroup.WithContext(ctx)
-	reading.SetLimit(readsAtOnce)
-	for n, name := range all {
-		reading.Go(func() error {
-			_, err := m.Bindings.Schema(ctx, name)
-			if missing[n] = apierrors.IsNotFound(err); err != nil && !missing[n] {
-				return fmt.Errorf("read schema %s: %w", name, err)
-			}
-			return nil
-		})
-	}
-	if err := reading.Wait(); err != nil {
-		return nil, err
-	}
-	var there []string
-	for n, name := range all {
-		// or somebody has deleted it by hand, and objects of that resource are refused here, too
-		if !missing[n] {
-			there = append(there, name)
-		}
-	}
-	return there, nil
-}
-
-// readsAtOnce is how many schemas are read at once: writes may wait for it.
-const readsAtOnce = 16
-
 // BoundSchema returns a copy that a logical cluster uses.
 func (m *Moves) BoundSchema(ctx context.Context, cluster logicalcluster.Name, name string) (*apisv1alpha1.APIResourceSchema, error) {
-	all, err := m.uses(ctx, cluster)
+	all, err := m.BoundSchemas(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +46,8 @@ func (m *Moves) BoundSchema(ctx context.Context, cluster logicalcluster.Name, na
 	return m.Bindings.Schema(ctx, name)
 }
 
-// uses returns the names of the copies that the bindings of a logical cluster use.
-func (m *Moves) uses(ctx context.Context, cluster logicalcluster.Name) (names []string, err error) {
+// BoundSchemas returns the names of the copies that the bindings of a logical cluster use, in order.
+func (m *Moves) BoundSchemas(ctx context.Context, cluster logicalcluster.Name) (names []string, err error) {
 	all, err := m.Bindings.Bindings(ctx, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("read what logical cluster %s has bound: %w", cluster, err)
@@ -147,19 +113,29 @@ func (m *Moves) rebind(lc *corev1alpha1.LogicalCluster, text []byte) ([]byte, er
 	return json.Marshal(b)
 }
 
-// hasSchemas returns an error if a copy is missing that a logical cluster uses that comes.
+// readsAtOnce is how many schemas are read at once: writes wait for it.
+const readsAtOnce = 16
+
+// hasSchemas returns an error if a copy is missing that a logical cluster uses that comes. It reads what is stored:
+// what this process has heard of may be gone.
 func (m *Moves) hasSchemas(ctx context.Context, cluster logicalcluster.Name) error {
-	all, err := m.uses(ctx, cluster)
+	all, err := m.BoundSchemas(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	there, err := m.BoundSchemas(ctx, cluster)
-	if err != nil {
-		return err
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(readsAtOnce)
+	for _, name := range all {
+		reading.Go(func() error {
+			_, err := m.Bindings.Schema(ctx, name)
+			if apierrors.IsNotFound(err) {
+				return refuse("schema %s, which it has bound, has not come: if the other shard does not have it either, delete the APIBinding that names it, and bind anew", name)
+			}
+			if err != nil {
+				return fmt.Errorf("read schema %s: %w", name, err)
+			}
+			return nil
+		})
 	}
-	if len(there) < len(all) {
-		n := slices.IndexFunc(all, func(name string) bool { return !slices.Contains(there, name) })
-		return refuse("%d of the %d schemas that it has bound have not come, such as %s: if the other shard does not have it either, delete the APIBinding that names it, and bind anew", len(all)-len(there), len(all), all[n])
-	}
-	return nil
+	return reading.Wait()
 }

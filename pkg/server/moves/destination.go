@@ -223,14 +223,18 @@ func (m *Moves) Cancel(ctx context.Context, f storage.Freeze) error {
 // Interrupt has whoever has begun with a logical cluster that comes go on no more. The leader ends what is there: the
 // cluster stays where it was, unless it has departed by then.
 func (m *Moves) Interrupt(ctx context.Context, cluster logicalcluster.Name) error {
-	lc, revision, err := m.comes(ctx, cluster)
-	if err != nil {
-		return err
+	for {
+		lc, revision, err := m.comes(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		if departed, err := m.hasDeparted(ctx, lc); err == nil && departed {
+			return refuse("logical cluster %s has moved here by now: move it back", cluster)
+		}
+		if err := m.Store.Interrupt(ctx, cluster, revision); !errors.Is(err, storage.ErrDecided) {
+			return err
+		}
 	}
-	if departed, err := m.hasDeparted(ctx, lc); err == nil && departed {
-		return refuse("logical cluster %s has moved here by now: move it back", cluster)
-	}
-	return m.Store.Interrupt(ctx, cluster, revision)
 }
 
 // Comes returns an error unless a logical cluster comes from another shard.

@@ -41,7 +41,7 @@ func forward[T any](ctx context.Context, running *forwarding, from <-chan T, vis
 			select {
 			case to <- v:
 			case <-ctx.Done():
-				for range from { // it ends by ctx, too, if whoever sends is not left alone
+				for range from { // whoever sends ends by ctx, too, and until then waits for somebody who takes the next
 				}
 				return
 			}
