@@ -171,7 +171,7 @@ func (c *caches) nowhereElse() func(context.Context, logicalcluster.Name) error 
 
 // newMoves returns what takes the steps of logical clusters that move.
 func (s *Server) newMoves(store *store, caches *caches) *moves.Moves {
-	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, Bindings: storedBindings{caches.live.bindings(), caches.clients}, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
+	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, Bindings: storedBindings{caches.informers.APIResourceSchemas, caches.live.bindings(), caches.clients}, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
 	if caches.others != nil {
 		m.Others = caches.others
 	}
@@ -180,6 +180,7 @@ func (s *Server) newMoves(store *store, caches *caches) *moves.Moves {
 
 // storedBindings implements moves.Bindings.
 type storedBindings struct {
+	schemas *clusters.Informer[*apisv1alpha1.APIResourceSchema]
 	live    custom.LiveBindings
 	clients controllers.Clients
 }
@@ -189,6 +190,9 @@ func (b storedBindings) Bindings(ctx context.Context, cluster logicalcluster.Nam
 }
 
 func (b storedBindings) Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error) {
+	if s, ok := b.schemas.Get(clusters.Key{Cluster: clusters.BoundSchemas, Name: name}); ok {
+		return s, nil
+	}
 	return b.live.Schema(ctx, clusters.BoundSchemas, name)
 }
 

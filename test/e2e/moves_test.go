@@ -71,7 +71,8 @@ func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16(t *testing.T) {
 	for n := range *moveFaults {
 		stop := u.writes(2)
 		from, to := u.on(), u.another()
-		step := moveSteps[(n+n/len(moveSteps))%len(moveSteps)] // each kind of strike meets another one the next time
+		// each kind of strike meets another one the next time
+		step := moveSteps[(n+n/len(moveSteps))%len(moveSteps)]
 		reached := u.awaitStep(step, from, to)
 		move := harness.Command(t, "regent", "cluster", "move", "root:used", "--to="+to, "--kubeconfig="+i.Kubeconfig(), "--server="+i.Root.Replicas[0].URL)
 		var said strings.Builder

@@ -27,7 +27,8 @@ import (
 // Bindings reads and keeps what logical clusters have bound: see clusters.BoundSchemas. Errors are those of API
 // requests.
 type Bindings interface {
-	// Bindings reads those of a logical cluster, and Schema the copy of a schema, as they are stored.
+	// Bindings reads those of a logical cluster as they are stored, and Schema the copy of a schema, which never
+	// changes, and may be gone: as this process has heard of it, and as it is stored if it has not.
 	Bindings(ctx context.Context, cluster logicalcluster.Name) ([]*apisv1alpha2.APIBinding, error)
 	Schema(ctx context.Context, name string) (*apisv1alpha1.APIResourceSchema, error)
 	// Keep makes sure that a copy stays that a stored binding names.
@@ -113,11 +114,11 @@ func (m *Moves) rebind(lc *corev1alpha1.LogicalCluster, text []byte) ([]byte, er
 	return json.Marshal(b)
 }
 
-// readsAtOnce is how many schemas are read at once: writes wait for it.
+// readsAtOnce is how many schemas are read at once that this process has not heard of yet: writes wait for it.
 const readsAtOnce = 16
 
-// hasSchemas returns an error if a copy is missing that a logical cluster uses that comes. It reads what is stored:
-// what this process has heard of may be gone.
+// hasSchemas returns an error if a copy is missing that a logical cluster uses that comes. A copy that Keep has looked
+// at since its binding was stored is there: see controllers.UnusedAnnotation.
 func (m *Moves) hasSchemas(ctx context.Context, cluster logicalcluster.Name) error {
 	all, err := m.BoundSchemas(ctx, cluster)
 	if err != nil {

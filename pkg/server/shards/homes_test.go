@@ -185,22 +185,30 @@ func TestWhatAllHaveConfirmedOutlivesTheProcess(t *testing.T) {
 	}
 }
 
+// atA returns the homes of a process that knows that cluster c1 is on shard a, or of the next one, which has that from
+// the memory of all.
+func atA(t *testing.T, next bool) (*witnesses, *Homes) {
+	t.Helper()
+	s := &witnesses{clusters: map[string]string{"a has c1": ""}}
+	if next {
+		s.confirmed = &notebook{map[logicalcluster.Name]string{}}
+	}
+	h := s.homes()
+	if err := h.Check(t.Context(), "a", "c1"); err != nil {
+		t.Fatal(err)
+	}
+	if next {
+		h = s.homes()
+	}
+	return s, h
+}
+
 // A cluster that was deleted may be taken in by another shard. Whoever says that it has the cluster is believed once
 // the shard that had it says that it does not, and all others do.
 func TestAClusterThatComesBackOnAnotherShardIsConfirmedAnew(t *testing.T) {
 	for name, memory := range map[string]bool{"in this process": false, "in the next one": true} {
 		t.Run(name, func(t *testing.T) {
-			s := &witnesses{clusters: map[string]string{"a has c1": ""}}
-			if memory {
-				s.confirmed = &notebook{map[logicalcluster.Name]string{}}
-			}
-			h := s.homes()
-			if err := h.Check(t.Context(), "a", "c1"); err != nil {
-				t.Fatal(err)
-			}
-			if memory {
-				h = s.homes()
-			}
+			s, h := atA(t, memory)
 			s.clusters["b has c1"] = "root"
 			if !memory { // shard root confirms what shard b says, which they could have agreed on
 				s.workspaces = map[string]string{"root": "b"}
@@ -234,16 +242,9 @@ func TestAClusterThatComesBackOnAnotherShardIsConfirmedAnew(t *testing.T) {
 func TestWhatARemovedShardHadIsElsewhere(t *testing.T) {
 	for name, memory := range map[string]bool{"in this process": false, "in the next one": true} {
 		t.Run(name, func(t *testing.T) {
-			s := &witnesses{clusters: map[string]string{"a has c1": ""}}
-			if memory {
-				s.confirmed = &notebook{map[logicalcluster.Name]string{}}
-			}
-			h := s.homes()
+			s, h := atA(t, memory)
 			if at, _, err := h.Find(t.Context(), logicalcluster.NewPath("c1")); at != "a" || err != nil {
 				t.Fatalf("it is on %q: %v", at, err)
-			}
-			if memory {
-				h = s.homes()
 			}
 			delete(s.clusters, "a has c1")
 			s.clusters["b has c1"], s.removed = "", []string{"a"}

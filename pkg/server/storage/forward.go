@@ -41,7 +41,8 @@ func forward[T any](ctx context.Context, running *forwarding, from <-chan T, vis
 			select {
 			case to <- v:
 			case <-ctx.Done():
-				for range from { // whoever sends ends by ctx, too, and until then waits for somebody who takes the next
+				// whoever sends ends by ctx, too, and until then waits for somebody who takes the next
+				for range from {
 				}
 				return
 			}
