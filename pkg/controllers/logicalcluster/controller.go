@@ -47,6 +47,7 @@ type controller struct {
 	others     *controllers.Shards
 	writes     writes
 	ownerless  controllers.Waits[logicalcluster.Name]
+	departed   controllers.Waits[logicalcluster.Name]
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -163,6 +164,7 @@ func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name)
 	lc, ok := c.cached(cluster)
 	if c.writes.unseen(cluster, lc) || !ok {
 		c.ownerless.Forget(cluster)
+		c.departed.Forget(cluster)
 		return nil
 	}
 	ctx = clusters.With(ctx, cluster)

@@ -20,6 +20,10 @@ import (
 // ended, or what another shard has done.
 const movingInterval = 5 * time.Second
 
+// vacateAfter is how long a cluster that has moved is kept at least: requests that were let in before, and writes that
+// waited, find out where it is by what is stored of it. Without that they would be told that there is no such cluster.
+const vacateAfter = 5 * time.Second
+
 // move ends what is left of a move, once whoever has begun it does not go on.
 func (c *controller) move(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	cluster := clusters.KeyOf(lc).Cluster
@@ -47,6 +51,10 @@ func (c *controller) move(ctx context.Context, lc *corev1alpha1.LogicalCluster) 
 // more: its new shard has it, its Workspace names that shard, and so do the clusters of its own workspaces.
 func (c *controller) vacate(ctx context.Context, lc *corev1alpha1.LogicalCluster) error {
 	cluster, to := clusters.KeyOf(lc).Cluster, clusters.MovedTo(lc).Shard
+	if !c.departed.Overdue(cluster, vacateAfter) {
+		c.AddAfter(cluster, vacateAfter)
+		return nil
+	}
 	left, err := c.hasLeft(ctx, lc, to)
 	if err != nil {
 		return err

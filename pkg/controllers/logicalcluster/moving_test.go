@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -139,15 +141,21 @@ func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 		"it was deleted":                     {elsewhere{lcErr: notFound, wsErr: notFound}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lc := child("us1")
-			hasMoved(lc)
-			c := cached(t, []*corev1alpha1.LogicalCluster{lc})
-			v := &vacated{}
-			c.moves, c.others = v, controllers.NewShards("root", &tc.answers)
-			c.Loop = loop.New(clusters.Range{}, name, 1, func(context.Context, logicalcluster.Name) error { return nil })
-			if err := c.move(t.Context(), lc); err != nil || v.n != tc.want {
-				t.Errorf("removed %d times, want %d: %v", v.n, tc.want, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				lc := child("us1")
+				hasMoved(lc)
+				c := cached(t, []*corev1alpha1.LogicalCluster{lc})
+				v := &vacated{}
+				c.moves, c.others = v, controllers.NewShards("root", &tc.answers)
+				c.Loop = loop.New(clusters.Range{}, name, 1, func(context.Context, logicalcluster.Name) error { return nil })
+				if err := c.move(t.Context(), lc); err != nil || v.n != 0 {
+					t.Errorf("removed %d times, while requests of before may still ask where it is: %v", v.n, err)
+				}
+				time.Sleep(vacateAfter)
+				if err := c.move(t.Context(), lc); err != nil || v.n != tc.want {
+					t.Errorf("removed %d times, want %d: %v", v.n, tc.want, err)
+				}
+			})
 		})
 	}
 }
