@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,11 +15,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -34,7 +31,6 @@ var (
 	moveObjects  = flag.Int("move-objects", 300, "how many objects a workspace has in TestAWorkspaceMovesWhileItIsUsedI16")
 	moveWatchers = flag.Int("move-watchers", 30, "how many clients watch it")
 	moveWriters  = flag.Int("move-writers", 4, "how many clients write, each 12 times a second")
-	moveFaults   = flag.Int("move-faults", 7, "how many moves something dies in, in TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16")
 )
 
 // I16: a workspace moves from shard to shard while its users write and watch. No write fails. Each client that watches
@@ -61,39 +57,6 @@ func TestAWorkspaceMovesWhileItIsUsedI16(t *testing.T) {
 		t.Errorf("clients that watched had to list again %d times", lists)
 	}
 	u.mustHaveAll()
-}
-
-// I16: whatever dies in a move, the workspace is on one shard, with all that was written, and moves again.
-func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16(t *testing.T) {
-	t.Parallel()
-	i := harness.Install(t, "eu1", "us1")
-	u := newUsed(t, i)
-	for n := range *moveFaults {
-		stop := u.writes(2)
-		from, to := u.on(), u.another()
-		// each kind of strike meets another one the next time
-		step := moveSteps[(n+n/len(moveSteps))%len(moveSteps)]
-		reached := u.awaitStep(step, from, to)
-		move := harness.Command(t, "regent", "cluster", "move", "root:used", "--to="+to, "--kubeconfig="+i.Kubeconfig(), "--server="+i.Root.Replicas[0].URL)
-		var said strings.Builder
-		move.Stderr = &said
-		if err := move.Start(); err != nil {
-			t.Fatal(err)
-		}
-		reached()
-		struck := u.strike(n, move.Process.Pid, from, to)
-		_ = move.Wait()
-		u.restart()
-		at := u.settled()
-		stop()
-		t.Logf("from %s to %s, once %s, %s: it is on %s", from, to, step.what, struck, at)
-		u.mustHaveAll()
-		if out, err := i.TryRegent("cluster", "move", "root:used", "--to="+u.another()); err != nil {
-			t.Fatalf("it does not move again after %s (%s): %v\n%s", struck, said.String(), err, out)
-		}
-		u.settled()
-		u.mustHaveAll()
-	}
 }
 
 // used is a workspace, and its users.
@@ -179,148 +142,6 @@ func (u *used) another() string {
 	all := u.i.All()
 	n := slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m.Name == at })
 	return all[(n+1)%len(all)].Name
-}
-
-// strike kills something of a move that is under way.
-func (u *used) strike(n, command int, from, to string) string {
-	u.Helper()
-	replicas := func(name string, leads bool) (out []*harness.Replica) {
-		for _, m := range u.i.All() {
-			if m.Name != name {
-				continue
-			}
-			for _, r := range m.Replicas {
-				if r.Alive() && r.Leads() == leads {
-					out = append(out, r)
-				}
-			}
-		}
-		return out
-	}
-	kill := func(what string, all []*harness.Replica) string {
-		if len(all) == 0 {
-			return "nobody was killed"
-		}
-		all[0].Kill()
-		return what + " was killed"
-	}
-	pause := func(what, name string) string {
-		all := replicas(name, true)
-		if len(all) == 0 {
-			return "nobody was paused"
-		}
-		paused := all[0]
-		paused.Signal(syscall.SIGSTOP)
-		harness.Eventually(u, "another replica leads", func() bool {
-			return slices.ContainsFunc(u.member(name).Replicas, func(r *harness.Replica) bool { return r != paused && r.Alive() && r.Leads() })
-		})
-		paused.Signal(syscall.SIGCONT)
-		return what + " was paused until another one led"
-	}
-	etcd := func(what, name string) string {
-		m := u.member(name)
-		m.Etcd.Kill()
-		m.Etcd.Start(u)
-		return "etcd of " + what + " was killed"
-	}
-	strikes := []func() string{
-		func() string { _ = syscall.Kill(command, syscall.SIGKILL); return "the command was killed" },
-		func() string { return kill("the leader of its shard", replicas(from, true)) },
-		func() string { return kill("the leader of its new shard", replicas(to, true)) },
-		func() string { u.front.Kill(); return "the front was killed" },
-		func() string { _ = syscall.Kill(command, syscall.SIGINT); return "the command was interrupted" },
-		func() string { return kill("a standby of its new shard", replicas(to, false)) },
-		func() string { return u.cancel(from) },
-		// what follows is in no run of make test
-		func() string { return pause("the leader of its shard", from) },
-		func() string { return pause("the leader of its new shard", to) },
-		func() string { return etcd("its shard", from) },
-		func() string { return etcd("its new shard", to) },
-		func() string { return kill("a standby of its shard", replicas(from, false)) },
-	}
-	return strikes[n%len(strikes)]()
-}
-
-// moveSteps are those of a move at which something may befall it, by what is then written in etcd.
-var moveSteps = []moveStep{
-	{what: "it comes", newShard: true, says: clusters.ComingAnnotation},
-	{what: "some of it has come", newShard: true, object: true},
-	{what: "it is frozen", says: clusters.LeavingAnnotation},
-	{what: "all of it has come", newShard: true, says: clusters.CompleteAnnotation},
-	{what: "it has departed", says: clusters.MovedAnnotation},
-}
-
-// moveStep is a write of the new shard, or of the one that it is on: of an object, or of the LogicalCluster.
-type moveStep struct {
-	what             string
-	newShard, object bool
-	says             string
-}
-
-// awaitStep returns a function that returns once the next move has reached a step, or has ended.
-func (u *used) awaitStep(s moveStep, from, to string) (reached func()) {
-	u.Helper()
-	at, key := from, "/registry/core.kcp.io/logicalclusters/"+u.cluster+"/"
-	if s.newShard {
-		at = to
-	}
-	if s.object {
-		key = "/registry/core/configmaps/" + u.cluster + "/"
-	}
-	ctx, cancel := context.WithTimeout(u.Context(), harness.Patience)
-	changes := u.member(at).Etcd.Client(u).Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
-	if created := <-changes; !created.Created {
-		u.Fatalf("etcd of %s does not tell of changes: %v", at, created.Err())
-	}
-	return func() {
-		u.Helper()
-		defer cancel()
-		for some := range changes {
-			for _, e := range some.Events {
-				if e.Type == clientv3.EventTypePut && bytes.Contains(e.Kv.Value, []byte(s.says)) {
-					return
-				}
-			}
-		}
-		u.Fatalf("the move does not come so far that %s", s.what)
-	}
-}
-
-func (u *used) member(name string) *harness.ShardMember {
-	all := u.i.All()
-	return all[slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m.Name == name })]
-}
-
-// cancel is what somebody else does who does not want it to move.
-func (u *used) cancel(from string) string {
-	out, err := u.i.TryRegent("cluster", "move", "root:used", "--cancel")
-	if err != nil { // it has moved, or has not begun
-		return "it was cancelled too early or too late: " + err.Error()
-	}
-	if at := u.settled(); at != from {
-		u.Errorf("the move was cancelled (%s), and it is on %s", out, at)
-	}
-	return "it was cancelled"
-}
-
-// restart starts what has died.
-func (u *used) restart() {
-	u.Helper()
-	for _, m := range u.i.All() {
-		for _, r := range m.Replicas {
-			if !r.Alive() {
-				r.Again()
-			}
-		}
-	}
-	for _, m := range u.i.All() {
-		m.WaitHeard(u, len(u.i.Others))
-		m.Leader(u)
-	}
-	if !u.front.Alive() {
-		u.front.Again()
-		u.front.WaitReady()
-	}
 }
 
 // writes has clients write until stop is called. What fails may have been done.

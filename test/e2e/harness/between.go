@@ -10,8 +10,8 @@ import (
 )
 
 // network is between the shards of an installation: a door for each replica, which is all that others know of it, and
-// behind the door a way for each other shard. A connection goes the way of the shard whose replica has opened it. Those
-// of fronts and users go straight on.
+// behind the door a way for each other shard, and one for fronts and users. A connection goes the way of whoever has
+// opened it.
 type network struct {
 	mu      sync.Mutex
 	members []*ShardMember
@@ -20,7 +20,7 @@ type network struct {
 
 // way is that from the replicas of one shard to one of another.
 type way struct {
-	from *ShardMember
+	from *ShardMember // nil: fronts and users
 	to   *Replica
 }
 
@@ -29,6 +29,9 @@ func (n *network) join(t testing.TB, m *ShardMember) {
 	t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	for _, r := range m.Replicas {
+		n.ways[way{nil, r}] = startProxy(t, at(t, r.URL))
+	}
 	for _, other := range n.members {
 		for _, r := range m.Replicas {
 			n.ways[way{other, r}] = startProxy(t, at(t, r.URL))
@@ -81,7 +84,8 @@ func (i *Installation) Between(a, b *ShardMember) *Way {
 	return &Way{proxies: append(i.From(a, b).proxies, i.From(b, a).proxies...)}
 }
 
-// From is the way of connections that one shard of InstallApart opens to another.
+// From is the way of connections that one shard of InstallApart opens to another. nil: that fronts, users and commands
+// open.
 func (i *Installation) From(a, b *ShardMember) *Way {
 	i.network.mu.Lock()
 	defer i.network.mu.Unlock()

@@ -66,8 +66,8 @@ func InstallOn(t testing.TB, etcd EtcdConfig, others ...string) *Installation {
 	return install(t, &Installation{t: t, timings: Default, etcd: etcd}, others)
 }
 
-// InstallApart is Install with a network between each two shards, which can be cut (Between). Fronts and users are not
-// behind it.
+// InstallApart is Install with a network between each two shards, and before each shard one for its fronts and users.
+// They can be cut (Between, From).
 func InstallApart(t testing.TB, others ...string) *Installation {
 	t.Helper()
 	return install(t, &Installation{t: t, timings: Short, network: &network{ways: map[way]*proxy.Proxy{}}}, others)
