@@ -23,6 +23,9 @@ import (
 //	(there)                 moved                   the destination
 //	(there)                                         the destination
 //
+// An administrator may say what becomes of one when an etcd was restored from a backup of before: a moved one is there
+// again, whose destination has nothing any more, and one that is there has moved, whose destination has had it since.
+//
 // One write of the origin's etcd decides: leaving becomes moved. Before it the destination discards what has come if
 // the origin is not leaving, and after it the destination has the cluster, whatever becomes of who has begun the move.
 const (
@@ -33,6 +36,8 @@ const (
 	// MovedAnnotation is on a LogicalCluster that has moved to another shard, and is not removed here yet: the
 	// Move.
 	MovedAnnotation = "internal.regent.dev/moved"
+	// VacatedAnnotation is on a LogicalCluster that has moved, and of which objects may have been removed here.
+	VacatedAnnotation = "internal.regent.dev/vacated"
 	// ComingFromAnnotation is on a LogicalCluster that comes from another shard: the Move.
 	ComingFromAnnotation = "internal.regent.dev/coming-from"
 	// HiddenPathAnnotation is on a LogicalCluster that comes from another shard: its path. Nobody finds it by that.

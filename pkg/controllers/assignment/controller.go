@@ -172,12 +172,18 @@ func (c *controller) take(ctx context.Context, s step, a assigned, w world) erro
 const followInterval = 5 * time.Second
 
 // follow writes that another shard has the Workspace of a cluster, if the former one says that the Workspace's cluster
-// has moved there.
+// has moved there, or that it does not have it, and all that lead there say that it is there: the former one was
+// restored.
 func (c *controller) follow(ctx context.Context, a assigned, w world) error {
 	lc := w.logicalCluster
 	_, err := c.others.Live.LogicalCluster(ctx, lc.Labels[clusters.OwnerShardLabel], a.workspace.Cluster)
 	moved, ok := errors.AsType[*clusters.MovedError](err)
-	if !ok || moved.To.Shard != a.shard {
+	isThere := ok && moved.To.Shard == a.shard
+	if !ok && apierrors.IsNotFound(err) && c.others.Homes != nil {
+		at, _, err := c.others.Homes.Find(ctx, a.workspace.Cluster.Path())
+		isThere = err == nil && at == a.shard
+	}
+	if !isThere {
 		c.AddAfter(a, followInterval)
 		return nil
 	}

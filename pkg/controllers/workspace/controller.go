@@ -189,6 +189,9 @@ func (c *controller) worldOf(ws *tenancyv1alpha1.Workspace) world {
 	if w.owned() {
 		w.movedTo = clusters.MovedTo(w.logicalCluster).Shard
 	}
+	if cluster != "" && w.movedTo == "" {
+		w.movedTo = ws.Annotations[clusters.ReturnAnnotation]
+	}
 	if w.awaits() || w.misses() {
 		w.overdue = c.waits.Overdue(key, overdueAfter)
 	} else {
@@ -285,7 +288,7 @@ func (c *controller) relocate(ctx context.Context, w world) error {
 			lc = nil
 		}
 	}
-	if lc == nil || clusters.IsComing(lc) || !controllers.Owns(w.workspace, lc) {
+	if lc == nil || clusters.IsComing(lc) || clusters.HasMoved(lc) || !controllers.Owns(w.workspace, lc) {
 		c.AddAfter(clusters.KeyOf(w.workspace), arrivalInterval)
 		return nil
 	}

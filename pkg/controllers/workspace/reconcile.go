@@ -35,7 +35,8 @@ import (
 // An administrator may tell a Workspace to adopt a cluster that has lost its own. Then schedule assigns that one, and
 // its shard gives it its new owner.
 //
-// If the cluster has moved to another shard, as the shard says that had it, relocate writes where it is.
+// If the cluster has moved to another shard, as the shard says that had it, relocate writes where it is. So it does if
+// an administrator says that it is on another shard again, because that shard has lost it.
 //
 // What lasts is reported meanwhile: initializers that are left, content that cannot be deleted.
 type step string
@@ -63,7 +64,8 @@ type world struct {
 	// another one, and heard that this one hears it.
 	shard            string
 	elsewhere, heard bool
-	// movedTo is the shard to which the cluster has moved, as its former one says. Empty: it has not.
+	// movedTo is the shard to which the cluster has moved, as its former one says, or an administrator. Empty: it has
+	// not.
 	movedTo string
 	// overdue says that the other shard, though it is heard, has not begun for a while with what it is awaited for,
 	// or that the LogicalCluster has been missing for a while.
@@ -238,6 +240,7 @@ func scheduled(w world, baseURL, clusterName string) *tenancyv1alpha1.Workspace 
 func relocated(w world) *tenancyv1alpha1.Workspace {
 	out := w.workspace.DeepCopy()
 	delete(out.Labels, clusters.ShardLabel)
+	delete(out.Annotations, clusters.ReturnAnnotation)
 	if w.movedTo != w.own {
 		metav1.SetMetaDataLabel(&out.ObjectMeta, clusters.ShardLabel, w.movedTo)
 	}

@@ -13,6 +13,10 @@ import (
 // ?to=<shard> and ?move=<an id of the caller's own> freezes it, and answers with a Departure. With
 // ?freeze=<Departure.Freeze>, PUT renews the freeze, DELETE ends it, and POST with the same ?to= and ?move= makes the
 // logical cluster one of the other shard, which must have all of it by then: nothing undoes that.
+//
+// In system:admin an administrator says what has become of one, with ?cluster=<its name>, after the etcd of a shard was
+// restored from a backup of before its move: POST with &to=<shard> that it is on that shard, which must say so, too, and
+// DELETE that it is here again, because the shard to which it had moved has lost it, which must say so, too.
 const LeavingPath = "/bundle/leaving"
 
 // ArrivingPath is the URL path, in system:admin, at which a shard takes a logical cluster over from another one. POST

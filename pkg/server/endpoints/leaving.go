@@ -32,7 +32,8 @@ type Changing interface {
 }
 
 // leaving handles bundle.LeavingPath, for whom freeze handles its path. It answers 409 if the logical cluster cannot
-// move now, 410 if the freeze has ended, or if etcd has the revision no more, and 421 if it has moved.
+// move now, 410 if the freeze has ended, or if etcd has the revision no more, and 421 if it has moved. In system:admin it
+// says what becomes of one whose shard, or the other one, was restored.
 type leaving struct {
 	freeze
 	shard  string
@@ -42,6 +43,10 @@ type leaving struct {
 
 // ServeHTTP implements http.Handler.
 func (l *leaving) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if at, ok := clusters.From(req.Context()); ok && at == clusters.SystemAdmin {
+		answerJSON(w, req, l.serializer, bundle.Frozen{}, l.reconcile(req))
+		return
+	}
 	cluster, who, err := l.check(req)
 	switch {
 	case err != nil:
@@ -71,6 +76,23 @@ func (l *leaving) check(req *http.Request) (cluster logicalcluster.Name, who str
 	}
 	who, err = l.mayWriteAll(req, bundle.LeavingPath)
 	return cluster, who, err
+}
+
+// reconcile says where a logical cluster is after a restore.
+func (l *leaving) reconcile(req *http.Request) error {
+	if _, err := l.mayWriteAll(req, bundle.LeavingPath); err != nil {
+		return err
+	}
+	cluster, to := logicalcluster.Name(req.URL.Query().Get("cluster")), req.URL.Query().Get("to")
+	switch {
+	case !clusters.IsValidName(cluster) || req.Method == http.MethodPost && !clusters.IsSegment(to):
+		return apierrors.NewBadRequest("give ?cluster= the name of the logical cluster, and for POST ?to= the shard that has it")
+	case req.Method == http.MethodPost:
+		return answerOf(l.moves.Concede(req.Context(), cluster, to))
+	case req.Method == http.MethodDelete:
+		return answerOf(l.moves.Return(req.Context(), cluster))
+	}
+	return apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "leaving"}, req.Method)
 }
 
 func (l *leaving) take(req *http.Request, cluster logicalcluster.Name, who string) (none bundle.Departure, err error) {

@@ -299,7 +299,10 @@ func (m *Moves) hasDeparted(ctx context.Context, lc *corev1alpha1.LogicalCluster
 		return moved.To == clusters.Move{Shard: m.Shard, ID: by.ID}, nil
 	}
 	switch {
-	// it was deleted there, or has moved and was removed: it did not depart by this move
+	// It was deleted there, or has moved and was removed: it did not depart by this move, unless this shard was
+	// restored since.
+	case apierrors.IsNotFound(err) && lc.Annotations[clusters.CompleteAnnotation] != "":
+		return m.isNamed(ctx, lc)
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
@@ -308,6 +311,27 @@ func (m *Moves) hasDeparted(ctx context.Context, lc *corev1alpha1.LogicalCluster
 		return false, ErrUndecided
 	}
 	return false, nil
+}
+
+// isNamed reports whether the Workspace of a logical cluster that comes says that it is on this shard.
+func (m *Moves) isNamed(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
+	owner := lc.Spec.Owner
+	if owner == nil {
+		return false, nil
+	}
+	at, of := clusters.ShardOf(lc, clusters.OwnerShardLabel, m.Shard), clusters.Key{Cluster: logicalcluster.Name(owner.Cluster), Name: owner.Name}
+	read := func() (*tenancyv1alpha1.Workspace, error) { return m.Others.Workspace(ctx, at, of) }
+	if at == m.Shard {
+		read = func() (*tenancyv1alpha1.Workspace, error) { return m.Live.Workspace(ctx, of.Cluster, of.Name) }
+	}
+	ws, err := read()
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	return ws.UID == owner.UID && clusters.ShardOf(ws, clusters.ShardLabel, at) == m.Shard, nil
 }
 
 // End implements controllers.Moves.

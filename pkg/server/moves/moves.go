@@ -27,7 +27,9 @@ type Store interface {
 	Stay(ctx context.Context, f storage.Freeze, lc storage.Stored) error
 	Depart(ctx context.Context, f storage.Freeze, lc storage.Stored, to clusters.Move) error
 	Remain(ctx context.Context, cluster logicalcluster.Name, lc storage.Stored, revision int64) error
-	Vacate(ctx context.Context, cluster logicalcluster.Name, revision int64) error
+	Concede(ctx context.Context, cluster logicalcluster.Name, lc storage.Stored, revision int64, to clusters.Move) error
+	Return(ctx context.Context, cluster logicalcluster.Name, lc storage.Stored, revision int64, from clusters.Move) error
+	Vacate(ctx context.Context, cluster logicalcluster.Name, lc storage.Stored, revision int64) error
 
 	Come(ctx context.Context, cluster logicalcluster.Name, lc storage.Stored, why string) (storage.Freeze, error)
 	Complete(ctx context.Context, f storage.Freeze, lc storage.Stored, revision int64) error
@@ -67,7 +69,7 @@ var ErrUndecided = errors.New("the other shard has not decided yet where the log
 
 // ErrIncomplete is of a logical cluster that has departed for this shard, which has not all that it had: the shard was
 // restored from a backup.
-var ErrIncomplete = errors.New("the logical cluster was moved here, and this shard has not all of it, because it was restored from a backup of before: the other shard has it still, and keeps it")
+var ErrIncomplete = errors.New("the logical cluster was moved here, and this shard has not all of it, because it was restored from a backup of before: the other shard has it still, and keeps it: regent shard reconcile has it taken back")
 
 // read returns a LogicalCluster as it is stored, and its revision.
 func (m *Moves) read(ctx context.Context, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, int64, error) {

@@ -142,7 +142,24 @@ func (e *etcd) Interrupt(_ context.Context, _ logicalcluster.Name, revision int6
 	return nil
 }
 
-func (e *etcd) Vacate(_ context.Context, _ logicalcluster.Name, revision int64) error {
+func (e *etcd) Concede(_ context.Context, _ logicalcluster.Name, lc storage.Stored, revision int64, _ clusters.Move) error {
+	if err := e.Remain(context.Background(), team, lc, revision); err != nil {
+		return err
+	}
+	e.freeze = -1 // for ever
+	return nil
+}
+
+func (e *etcd) Return(_ context.Context, _ logicalcluster.Name, lc storage.Stored, revision int64, _ clusters.Move) error {
+	if e.freeze != -1 || e.at() != revision {
+		return storage.ErrDecided
+	}
+	e.put(lc)
+	e.freeze = 0
+	return nil
+}
+
+func (e *etcd) Vacate(_ context.Context, _ logicalcluster.Name, _ storage.Stored, revision int64) error {
 	if e.at() != revision {
 		return storage.ErrDecided
 	}
@@ -174,6 +191,8 @@ func (e *etcd) mayWrite() bool { return e.isServed() && e.freeze == 0 }
 type network struct {
 	all  map[string]*etcd
 	down bool
+	// named is the shard that the Workspace says has the cluster.
+	named string
 }
 
 func (n *network) LogicalCluster(ctx context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
@@ -188,7 +207,10 @@ func (n *network) LogicalCluster(ctx context.Context, shard string, cluster logi
 }
 
 func (n *network) Workspace(context.Context, string, clusters.Key) (*tenancyv1alpha1.Workspace, error) {
-	return nil, errors.New("nobody asks")
+	if n.down {
+		return nil, errors.New("it does not answer")
+	}
+	return &tenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusters.ShardLabel: n.named}}}, nil
 }
 
 // world is two shards, between which a logical cluster moves, and whoever moves it.
@@ -209,7 +231,7 @@ type world struct {
 
 func newWorld(t *rapid.T) *world {
 	w := &world{T: t, a: &etcd{name: "a"}, b: &etcd{name: "b"}}
-	w.network = &network{all: map[string]*etcd{"a": w.a, "b": w.b}}
+	w.network = &network{all: map[string]*etcd{"a": w.a, "b": w.b}, named: "a"}
 	w.a.put(mustEncode(&corev1alpha1.LogicalCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: corev1alpha1.LogicalClusterName, UID: types.UID("u"), Annotations: map[string]string{
 			logicalcluster.AnnotationKey: team.String(), core.LogicalClusterPathAnnotationKey: "root:team",
@@ -323,6 +345,7 @@ func (w *world) lead(e *etcd) {
 		_ = m.End(w.Context(), e.lc)
 	case clusters.HasMoved(e.lc):
 		if other.isServed() && !w.network.down {
+			w.network.named = other.name
 			_ = m.Vacate(w.Context(), e.lc)
 		}
 	case clusters.Leaving(e.lc) != clusters.Move{}:

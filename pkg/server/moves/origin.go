@@ -132,7 +132,11 @@ func (m *Moves) Vacate(ctx context.Context, lc *corev1alpha1.LogicalCluster) err
 	if err != nil {
 		return err
 	}
-	if err := m.Store.Vacate(ctx, logicalcluster.From(lc), revision); isPassing(err) {
+	encoded, err := Encode(annotated(lc, clusters.VacatedAnnotation, time.Now().UTC().Format(time.RFC3339)))
+	if err != nil {
+		return err
+	}
+	if err := m.Store.Vacate(ctx, logicalcluster.From(lc), encoded, revision); isPassing(err) {
 		return conflict(lc, err)
 	} else if err != nil {
 		return err

@@ -69,12 +69,17 @@ func (c *Client) Remain(ctx context.Context, cluster logicalcluster.Name, lc Sto
 	if err != nil {
 		return err
 	}
-	frozen := freezeKey(c.config.Prefix, cluster)
-	made, err := c.etcd.Txn(ctx).If(isThawed(c.config.Prefix, cluster), clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(put).
-		Else(clientv3.OpGet(frozen, clientv3.WithCountOnly())).Commit()
+	return c.whileThawed(ctx, cluster, clientv3.Compare(clientv3.ModRevision(key), "=", revision), put)
+}
+
+// whileThawed does something if a logical cluster is not frozen, and a comparison of its LogicalCluster holds. An error
+// wraps ErrFrozen, or ErrDecided.
+func (c *Client) whileThawed(ctx context.Context, cluster logicalcluster.Name, is clientv3.Cmp, then ...clientv3.Op) error {
+	made, err := c.etcd.Txn(ctx).If(isThawed(c.config.Prefix, cluster), is).Then(then...).
+		Else(clientv3.OpGet(freezeKey(c.config.Prefix, cluster), clientv3.WithCountOnly())).Commit()
 	switch {
 	case err != nil:
-		return fmt.Errorf("let logical cluster %s remain: %w", cluster, err)
+		return fmt.Errorf("write LogicalCluster %s: %w", cluster, err)
 	case made.Succeeded:
 		return nil
 	case made.Responses[0].GetResponseRange().Count > 0:
@@ -94,6 +99,35 @@ func (c *Client) Depart(ctx context.Context, f Freeze, lc Stored, to clusters.Mo
 	}
 	return c.decide(ctx, append(f.holds(c.config.Prefix), clientv3.Compare(clientv3.ModRevision(key), "=", f.Revision)), ErrThawed,
 		put, clientv3.OpPut(freezeKey(c.config.Prefix, f.Cluster), movedPrefix+to.String()))
+}
+
+// Concede makes a logical cluster that is here one of another shard, which has had it since the etcd here was restored,
+// as its LogicalCluster says from then on: see clusters.MovedAnnotation. revision is that of the LogicalCluster before.
+// An error wraps ErrFrozen while it is frozen, and ErrDecided if the LogicalCluster has changed.
+func (c *Client) Concede(ctx context.Context, cluster logicalcluster.Name, lc Stored, revision int64, to clusters.Move) error {
+	ctx, done := c.calls.begin(ctx)
+	defer done()
+	put, key, err := c.putOf(ctx, cluster, lc)
+	if err != nil {
+		return err
+	}
+	return c.whileThawed(ctx, cluster, clientv3.Compare(clientv3.ModRevision(key), "=", revision),
+		put, clientv3.OpPut(freezeKey(c.config.Prefix, cluster), movedPrefix+to.String()))
+}
+
+// Return makes a logical cluster that has moved one that is here again, as its LogicalCluster says from then on: the
+// other shard has lost it. revision is that of the LogicalCluster before. An error wraps ErrDecided if that has changed.
+func (c *Client) Return(ctx context.Context, cluster logicalcluster.Name, lc Stored, revision int64, from clusters.Move) error {
+	ctx, done := c.calls.begin(ctx)
+	defer done()
+	put, key, err := c.putOf(ctx, cluster, lc)
+	if err != nil {
+		return err
+	}
+	frozen := freezeKey(c.config.Prefix, cluster)
+	return c.decide(ctx, []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(key), "=", revision), clientv3.Compare(clientv3.Value(frozen), "=", movedPrefix+from.String()),
+	}, ErrDecided, put, clientv3.OpDelete(frozen))
 }
 
 // Complete says of a logical cluster that comes that all is there: see clusters.CompleteAnnotation. revision is that of
@@ -154,15 +188,24 @@ func (c *Client) Interrupt(ctx context.Context, cluster logicalcluster.Name, rev
 	return c.decide(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, ErrDecided, clientv3.OpDelete(freezeKey(c.config.Prefix, cluster)))
 }
 
-// Vacate removes all that a logical cluster has that has moved. revision is that of its LogicalCluster, which says so.
-// An error wraps ErrDecided if that has changed. If it fails, some objects may be gone, and it may be called again.
-func (c *Client) Vacate(ctx context.Context, cluster logicalcluster.Name, revision int64) error {
+// Vacate removes all that a logical cluster has that has moved. revision is that of its LogicalCluster, which says so,
+// and lc says that objects may be gone from then on: see clusters.VacatedAnnotation. An error wraps ErrDecided if the
+// LogicalCluster has changed. If it fails, some objects may be gone, and it may be called again.
+func (c *Client) Vacate(ctx context.Context, cluster logicalcluster.Name, lc Stored, revision int64) error {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
-	key, err := c.clusterObjects.Load().key(cluster)
+	put, key, err := c.putOf(ctx, cluster, lc)
 	if err != nil {
 		return err
 	}
+	begun, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(put).Commit()
+	if err == nil && !begun.Succeeded {
+		err = ErrDecided
+	}
+	if err != nil {
+		return fmt.Errorf("begin to remove what logical cluster %s has: %w", cluster, err)
+	}
+	revision = begun.Header.Revision
 	while := func(ctx context.Context, ops ...clientv3.Op) error {
 		return c.decide(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, ErrDecided, ops...)
 	}

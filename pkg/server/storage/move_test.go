@@ -102,13 +102,13 @@ func TestAClusterThatHasDepartedIsRemoved(t *testing.T) {
 		t.Errorf("it has %d objects: %v", n, err)
 	}
 	other := w.come(comes)
-	if err := w.client.Vacate(t.Context(), "root", f.Revision-1); !errors.Is(err, storage.ErrDecided) {
+	if err := w.client.Vacate(t.Context(), "root", lcOf("moved"), f.Revision-1); !errors.Is(err, storage.ErrDecided) {
 		t.Errorf("it is removed by what it was: %v", err)
 	}
 	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.client.Vacate(t.Context(), "root", w.revisionOf("root")); err != nil {
+	if err := w.client.Vacate(t.Context(), "root", lcOf("moved"), w.revisionOf("root")); err != nil {
 		t.Fatal(err)
 	}
 	if left := w.keysOf("root"); len(left) > 0 {
@@ -116,6 +116,44 @@ func TestAClusterThatHasDepartedIsRemoved(t *testing.T) {
 	}
 	if err := w.client.Renew(t.Context(), other); err != nil || len(w.keysOf(comes)) == 0 {
 		t.Errorf("another cluster has lost something: %v", err)
+	}
+}
+
+// A cluster that has departed is here again if the other shard has lost it, and writes that are made here are made. One
+// that is here has departed if it was restored, and writes are told where it is.
+func TestAfterARestoreAnAdministratorSaysWhereAClusterIs(t *testing.T) {
+	t.Parallel()
+	w := comingWorld(t)
+	write := func(name string) error {
+		return w.objects.Create(w.admin, "/core/configmaps/default/"+name, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, nil, 0)
+	}
+	f := w.leave()
+	if err := w.client.Concede(t.Context(), "root", lcOf("moved"), f.Revision, toEU); !errors.Is(err, storage.ErrFrozen) {
+		t.Errorf("it is conceded while it may leave: %v", err)
+	}
+	if err := w.client.Return(t.Context(), "root", lcOf("Ready"), f.Revision, toEU); !errors.Is(err, storage.ErrDecided) {
+		t.Errorf("it returns, and has not departed: %v", err)
+	}
+	if err := w.client.Depart(t.Context(), f, lcOf("moved"), toEU); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Return(t.Context(), "root", lcOf("Ready"), w.revisionOf("root"), clusters.Move{Shard: "eu1", ID: "another"}); !errors.Is(err, storage.ErrDecided) {
+		t.Errorf("it returns from a move that it has not made: %v", err)
+	}
+	if err := w.client.Return(t.Context(), "root", lcOf("Ready"), w.revisionOf("root"), toEU); err != nil {
+		t.Fatal(err)
+	}
+	if err := write("here-again"); err != nil {
+		t.Errorf("a write after its return: %v", err)
+	}
+	if err := w.client.Concede(t.Context(), "root", lcOf("moved"), w.revisionOf("root")-1, toEU); !errors.Is(err, storage.ErrDecided) {
+		t.Errorf("it is conceded by what it was: %v", err)
+	}
+	if err := w.client.Concede(t.Context(), "root", lcOf("moved"), w.revisionOf("root"), toEU); err != nil {
+		t.Fatal(err)
+	}
+	if moved, ok := errors.AsType[*clusters.MovedError](write("conceded")); !ok || moved.To != toEU {
+		t.Errorf("a write after that is not told where it is")
 	}
 }
 

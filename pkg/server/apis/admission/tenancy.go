@@ -109,6 +109,8 @@ var ofWorkspaces = []protected[*tenancyv1alpha1.Workspace]{
 	// Whom this annotation names becomes the administrator of the new cluster (see Creator).
 	annotation[*tenancyv1alpha1.Workspace](tenancyv1alpha1.ExperimentalWorkspaceOwnerAnnotationKey, true),
 	label[*tenancyv1alpha1.Workspace](clusters.ShardLabel),
+	// Whoever says where a cluster is says who serves it.
+	annotation[*tenancyv1alpha1.Workspace](clusters.ReturnAnnotation, true),
 	// Whoever adopts a cluster gets everything that is in it.
 	annotation[*tenancyv1alpha1.Workspace](clusters.AdoptAnnotation, true),
 }
