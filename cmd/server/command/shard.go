@@ -38,7 +38,7 @@ started alone becomes the root shard of an installation as soon as another one i
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f.addTo(cmd.PersistentFlags())
-	cmd.AddCommand(newShardAdd(f), newShardList(f), newShardSet(f), newShardCordon(f, "cordon", true), newShardCordon(f, "uncordon", false), newShardDrain(f), newShardRemove(f), newShardOrphans(f))
+	cmd.AddCommand(newShardAdd(f), newShardList(f), newShardSet(f), newShardCordon(f, "cordon", true), newShardCordon(f, "uncordon", false), newShardDrain(f), newShardRemove(f), newShardOrphans(f), newShardReconcile(f))
 	return cmd
 }
 

@@ -102,8 +102,8 @@ func (c *controller) hasLeft(ctx context.Context, lc *corev1alpha1.LogicalCluste
 	// it was deleted there, or that shard was restored from a backup of before
 	isGone := apierrors.IsNotFound(err) && !movedOn
 	owner, ok := ownerOf(lc)
-	if !ok || err != nil && !apierrors.IsNotFound(err) || err == nil && (there.UID != lc.UID || clusters.IsComing(there)) {
-		return false, nil // asked again: the shard may be down
+	if !ok || err != nil && !apierrors.IsNotFound(err) || err == nil && (there.UID != lc.UID || clusters.IsComing(there) || clusters.EpochOf(there) <= clusters.EpochOf(lc)) {
+		return false, nil // asked again: the shard may be down, or was restored, and has it as it was long before
 	}
 	ws, err := c.owner(ctx, lc, owner)
 	if err != nil {

@@ -125,7 +125,8 @@ func (v *vacated) Vacate(context.Context, *corev1alpha1.LogicalCluster) error { 
 // What a cluster had is removed only once its new shard has it, and nobody leads here any more.
 func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 	notFound := apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), "x")
-	there := child("us1")
+	there, before := child("us1"), child("us1")
+	there.Annotations[clusters.EpochAnnotation] = "1"
 	for name, tc := range map[string]struct {
 		answers elsewhere
 		want    int
@@ -137,6 +138,7 @@ func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 		"its new shard is down":              {elsewhere{lcErr: errors.New("down"), workspace: workspaceIn("parent", "u", "eu1")}, 0},
 		"it comes there":                     {elsewhere{lc: inCluster("child", annotation(clusters.ComingAnnotation, "now")), workspace: workspaceIn("parent", "u", "eu1")}, 0},
 		"its new shard has lost it":          {elsewhere{lcErr: notFound, workspace: workspaceIn("parent", "u", "eu1")}, 0},
+		"its new shard has it as it was":     {elsewhere{lc: before, workspace: workspaceIn("parent", "u", "eu1")}, 0},
 		"it has moved on":                    {elsewhere{lcErr: &clusters.MovedError{Cluster: "child"}, workspace: workspaceIn("parent", "u", "asia")}, 0},
 		"it was deleted":                     {elsewhere{lcErr: notFound, wsErr: notFound}, 1},
 	} {

@@ -82,29 +82,48 @@ func (a *Admin) Drain(ctx context.Context, name string, to []string, atOnce int,
 
 // movable returns the logical clusters that a shard has, but for those that are its own.
 func (a *Admin) movable(ctx context.Context, all []*corev1alpha1.Shard, name string) (names []logicalcluster.Name, err error) {
-	n := slices.IndexFunc(all, func(s *corev1alpha1.Shard) bool { return s.Name == name })
-	if n < 0 {
-		return nil, fmt.Errorf("shard %q is no member of the installation: regent shard list", name)
+	member := memberOf(all, name)
+	if member == nil {
+		return nil, fmt.Errorf("shard %q %w", name, errNoMember)
 	}
-	clients, err := a.of(all[n])
+	err = a.eachCluster(ctx, member, func(cluster logicalcluster.Name, lc *corev1alpha1.LogicalCluster) {
+		if !clusters.HasMoved(lc) && !clusters.IsComing(lc) {
+			names = append(names, cluster)
+		}
+	})
+	return names, err
+}
+
+// memberOf returns the member of that name, nil if there is none.
+func memberOf(all []*corev1alpha1.Shard, name string) *corev1alpha1.Shard {
+	for _, one := range all {
+		if one.Name == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// eachCluster calls visit with each LogicalCluster that a shard has, but for those that are its own.
+func (a *Admin) eachCluster(ctx context.Context, member *corev1alpha1.Shard, visit func(logicalcluster.Name, *corev1alpha1.LogicalCluster)) error {
+	clients, err := a.of(member)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	everywhere := clusters.With(ctx, clusters.Wildcard)
 	list := pager.New(pager.SimplePageFunc(func(opts metav1.ListOptions) (runtime.Object, error) {
 		return clients.LogicalClusters.List(everywhere, opts)
 	}))
 	err = list.EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
-		lc, ok := obj.(*corev1alpha1.LogicalCluster)
-		if ok && !clusters.IsPermanent(logicalcluster.From(lc)) && !clusters.HasMoved(lc) && !clusters.IsComing(lc) {
-			names = append(names, logicalcluster.From(lc))
+		if lc, ok := obj.(*corev1alpha1.LogicalCluster); ok && !clusters.IsPermanent(logicalcluster.From(lc)) {
+			visit(logicalcluster.From(lc), lc)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("shard %s does not say what it has: %w", name, err)
+		return fmt.Errorf("shard %s does not say what it has: %w", member.Name, err)
 	}
-	return names, nil
+	return nil
 }
 
 // takers are shards that take logical clusters, with how many each has.

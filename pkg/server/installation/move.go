@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -199,11 +198,11 @@ func (a *Admin) ask(ctx context.Context, name string, m *mover) (*shardClient, e
 	if err != nil {
 		return nil, err
 	}
-	n := slices.IndexFunc(all, func(s *corev1alpha1.Shard) bool { return s.Name == name })
-	if n < 0 {
+	member := memberOf(all, name)
+	if member == nil {
 		return nil, fmt.Errorf("shard %q %w", name, errNoMember)
 	}
-	return a.askMember(all[n], m)
+	return a.askMember(member, m)
 }
 
 func (a *Admin) askMember(member *corev1alpha1.Shard, m *mover) (*shardClient, error) {
@@ -239,12 +238,15 @@ func (a *Admin) find(ctx context.Context, path logicalcluster.Path, m *mover) (*
 	}
 	asking.Wait()
 	var at []int
-	var silent []error
+	var silent, away []error
 	for n, shard := range shards {
 		status := apierrors.APIStatus(nil)
 		switch {
 		case faults[n] == nil && !clusters.IsComing(found[n]):
 			at = append(at, n)
+		case errors.As(faults[n], &status) && clusters.MoveIn(status.Status()) != clusters.Move{}:
+			to := clusters.MoveIn(status.Status()).Shard
+			away = append(away, fmt.Errorf("it has moved from shard %s to shard %s, whose leader has not ended that yet: regent status shows what it waits for; if shard %s was restored from a backup, run regent shard reconcile %s", shard.name, to, to, to))
 		case faults[n] != nil && !(errors.As(faults[n], &status) && status.Status().Code < http.StatusInternalServerError):
 			silent = append(silent, fmt.Errorf("shard %s does not say whether it has it: %w", shard.name, faults[n]))
 		}
@@ -253,9 +255,11 @@ func (a *Admin) find(ctx context.Context, path logicalcluster.Path, m *mover) (*
 	case len(at) == 1:
 		return shards[at[0]], found[at[0]], nil
 	case len(at) > 1:
-		return nil, nil, fmt.Errorf("%w, that is, several say that they have it, such as %s and %s: one was restored from a backup, or is another installation's", errNowhere, shards[at[0]].name, shards[at[1]].name)
+		return nil, nil, fmt.Errorf("%w, that is, several say that they have it, such as %s and %s: one was restored from a backup (run regent shard reconcile with its name), or is another installation's", errNowhere, shards[at[0]].name, shards[at[1]].name)
 	case len(silent) > 0:
 		return nil, nil, errors.Join(silent...)
+	case len(away) > 0:
+		return nil, nil, errors.Join(away...)
 	}
 	return nil, nil, fmt.Errorf("%w: %s", errNowhere, path)
 }
