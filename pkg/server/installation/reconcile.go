@@ -105,7 +105,7 @@ func (a *Admin) Reconcile(ctx context.Context, restored string, plan bool, tell 
 // something is to be done, or to be said.
 func reconcile(cluster logicalcluster.Name, all []claim, restored string) (r Reconciliation, ok bool) {
 	var there, moved []claim
-	for _, c := range slices.SortedFunc(slices.Values(all), func(a, b claim) int { return cmp.Compare(b.epoch, a.epoch) }) { // the latest first
+	for _, c := range slices.SortedFunc(slices.Values(all), func(a, b claim) int { return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(a.shard, b.shard)) }) { // the latest first
 		switch {
 		case c.movedTo != "":
 			moved = append(moved, c)

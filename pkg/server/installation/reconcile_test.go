@@ -42,7 +42,7 @@ func TestWhatHasMovedSinceABackupIsSettled(t *testing.T) {
 		"it has moved to a third one":                    {[]claim{{shard: "us1", uid: "u", epoch: 2, movedTo: "root"}, {shard: "root", uid: "u", epoch: 3, origins: []string{"eu1", "us1"}}}, nil},
 		"it moves between others, and has been here":     {[]claim{{shard: "us1", uid: "u", epoch: 2, origins: []string{"eu1"}, movedTo: "root"}}, nil},
 		"another one has its name":                       {[]claim{stale, another}, unsettled("us1", "eu1")},
-		"both have it of one epoch":                      {[]claim{stale, same}, unsettled("us1", "eu1")},
+		"both have it of one epoch":                      {[]claim{stale, same}, unsettled("eu1", "us1")},
 		"the other has it from nobody":                   {[]claim{stale, unrelated}, unsettled("us1", "eu1")},
 		"three have it":                                  {[]claim{stale, moved, third}, unsettled("root", "us1")},
 		"both say that it has moved":                     {[]claim{{shard: "eu1", uid: "u", epoch: 0, movedTo: "us1"}, {shard: "us1", uid: "u", epoch: 1, movedTo: "eu1", path: "root:a"}}, settled("us1", "eu1", true)},

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (d *Directory) Resolve(ctx context.Context, path logicalcluster.Path, mayRe
 		return name, err
 	}
 	for n := len(segments); n > max(here, 1); n-- {
-		if name, ok := d.assigned(strings.Join(segments[:n], ":")); ok {
+		if name, ok := d.assigned(strings.Join(segments[:n], ":"), n == len(segments)); ok {
 			name, _, err := d.descend(ctx, name, segments[n:], path, mayRead)
 			return name, err
 		}
@@ -81,16 +82,24 @@ func (d *Directory) descend(ctx context.Context, from logicalcluster.Name, works
 }
 
 // assigned returns the cluster at path that another shard has assigned to this one. A cluster that is being deleted
-// gives way to a new one at its path.
-func (d *Directory) assigned(path string) (logicalcluster.Name, bool) {
-	var found *corev1alpha1.LogicalCluster
+// gives way to a new one at its path, and one that has moved away, of which IsHere tells, to any. Nothing leads through
+// that: moved says that it may be returned.
+func (d *Directory) assigned(path string, moved bool) (logicalcluster.Name, bool) {
+	var found, away *corev1alpha1.LogicalCluster
 	for _, lc := range d.LogicalClusters.ByIndex(clusters.ByPath, path) {
-		if conditions.IsTrue(lc, clusters.ConditionOrphaned) || clusters.IsComing(lc) || clusters.HasMoved(lc) {
+		if conditions.IsTrue(lc, clusters.ConditionOrphaned) || clusters.IsComing(lc) {
 			continue // there may be another one at its path, of an orphan on another shard
+		}
+		if clusters.HasMoved(lc) {
+			away = lc
+			continue
 		}
 		if found == nil || found.DeletionTimestamp != nil && lc.DeletionTimestamp == nil {
 			found = lc
 		}
+	}
+	if moved {
+		found = cmp.Or(found, away)
 	}
 	if found == nil {
 		return "", false
@@ -205,6 +214,9 @@ func (d *Directory) child(ctx context.Context, parent logicalcluster.Name, segme
 		return "", notFound(path)
 	}
 	if shard := clusters.ShardOf(ws, clusters.ShardLabel, d.Shard); shard != d.Shard {
+		if lc, ok := d.cached(logicalcluster.Name(ws.Spec.Cluster)); ok && clusters.HasMoved(lc) {
+			return "", &clusters.MovedError{Cluster: logicalcluster.Name(ws.Spec.Cluster), To: clusters.MovedTo(lc)}
+		}
 		return "", misdirected(path, shard)
 	}
 	// spec.cluster alone proves nothing: it may be forged or restored from a backup. The cluster must name this
