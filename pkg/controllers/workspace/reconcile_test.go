@@ -201,11 +201,15 @@ func TestAWorkspaceSaysWhereItsClusterHasMoved(t *testing.T) {
 	ws := fresh(withCluster, func(ws *tenancyv1alpha1.Workspace) {
 		ws.Labels = map[string]string{clusters.ShardLabel: "us1", "kept": "yes"}
 		ws.Annotations[clusters.PlacementAnnotation] = "it has the most room"
+		ws.Annotations[clusters.ReturnAnnotation] = "eu1"
 	})
 	for to, want := range map[string]string{"eu1": "eu1", "root": ""} {
 		out := relocated(world{workspace: ws, own: "root", movedTo: to})
 		if out.Labels[clusters.ShardLabel] != want || out.Labels["kept"] != "yes" || !strings.Contains(out.Annotations[clusters.PlacementAnnotation], to) {
 			t.Errorf("moved to %s: labels %v, annotations %v", to, out.Labels, out.Annotations)
+		}
+		if _, still := out.Annotations[clusters.ReturnAnnotation]; still {
+			t.Errorf("moved to %s: it is to be told again", to)
 		}
 	}
 }

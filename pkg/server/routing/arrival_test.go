@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,40 @@ var (
 	isThere    = annotatedCluster(map[string]string{clusters.ComingFromAnnotation: "root/m1"})
 	hasMoved   = annotatedCluster(map[string]string{clusters.MovedAnnotation: "eu1/m2"})
 )
+
+// A path to a cluster that has moved away leads to it while it is kept here, so that clients are told where it is. It
+// leads through it to none, and another one at its path comes first.
+func TestAPathLeadsToWhatHasMovedAway(t *testing.T) {
+	at := func(lc *corev1alpha1.LogicalCluster, cluster string) *corev1alpha1.LogicalCluster {
+		out := lc.DeepCopy()
+		out.Annotations[logicalcluster.AnnotationKey], out.Annotations[core.LogicalClusterPathAnnotationKey] = cluster, "root:a"
+		out.Labels = map[string]string{clusters.OwnerShardLabel: "root"}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		all  []*corev1alpha1.LogicalCluster
+		end  bool
+		want logicalcluster.Name
+	}{
+		"to it":                     {[]*corev1alpha1.LogicalCluster{at(hasMoved, "old")}, true, "old"},
+		"through it":                {[]*corev1alpha1.LogicalCluster{at(hasMoved, "old")}, false, ""},
+		"to another one":            {[]*corev1alpha1.LogicalCluster{at(hasMoved, "old"), at(isThere, "new")}, true, "new"},
+		"not to one that comes":     {[]*corev1alpha1.LogicalCluster{at(comingHere, "new")}, true, ""},
+		"through another one's":     {[]*corev1alpha1.LogicalCluster{at(hasMoved, "old"), at(isThere, "new")}, false, "new"},
+		"to none, if there is none": {nil, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := controllertest.NewSource[*corev1alpha1.LogicalCluster]()
+			for _, lc := range tc.all {
+				source.Set(lc)
+			}
+			d := &Directory{LogicalClusters: controllertest.Informer(t, source, clusters.AssignedIndexers())}
+			if name, _ := d.assigned("root:a", tc.end); name != tc.want {
+				t.Errorf("it leads to %q, want %q", name, tc.want)
+			}
+		})
+	}
+}
 
 func TestRequestsWaitForAClusterThatMovesHere(t *testing.T) {
 	for name, tc := range map[string]struct {

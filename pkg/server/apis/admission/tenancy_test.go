@@ -70,6 +70,9 @@ var writesOfWorkspaces = []tenancy{
 	{name: "made for somebody", obj: workspace(func(w *tenancyv1alpha1.Workspace) {
 		w.Annotations = map[string]string{"experimental.tenancy.kcp.io/owner": "{}"}
 	}), refused: "metadata.annotations[experimental.tenancy.kcp.io/owner]", masters: true},
+	{name: "sent to the shard of its cluster", obj: workspace(func(w *tenancyv1alpha1.Workspace) {
+		w.Annotations = map[string]string{"regent.dev/returned-to": "eu1"}
+	}), refused: "metadata.annotations[regent.dev/returned-to]", masters: true},
 	{name: "made to adopt a cluster", obj: workspace(func(w *tenancyv1alpha1.Workspace) {
 		w.Annotations = map[string]string{"regent.dev/adopt": "eu1/x7"}
 	}), refused: "metadata.annotations[regent.dev/adopt]", masters: true},
