@@ -36,8 +36,8 @@ const (
 	AuthorityAnnotation = "regent.dev/authority"
 	// PlacementAnnotation is on a Workspace: why its cluster is on that shard.
 	PlacementAnnotation = "regent.dev/placement"
-	// ReturnAnnotation is on a Workspace whose logical cluster is on another shard than its label says, because that
-	// one has lost it: which shard. It goes once the label says so.
+	// ReturnAnnotation is on a Workspace whose logical cluster is on another shard than its label says, because
+	// that one has lost it: which shard. It goes once the label says so.
 	ReturnAnnotation = "regent.dev/returned-to"
 	// AdoptAnnotation is on a Workspace that gets a logical cluster that has lost its Workspace, instead of a new
 	// one: <shard>/<cluster>. Only administrators set it, when they create the Workspace.

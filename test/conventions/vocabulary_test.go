@@ -55,6 +55,7 @@ var ownAnnotations = map[string]string{
 	"internal.regent.dev/coming-from":        "the API server, of a workspace that moves",
 	"internal.regent.dev/complete":           "the API server, of a workspace that moves",
 	"internal.regent.dev/left":               "the API server, of a workspace that moves",
+	"internal.regent.dev/vacated":            "the API server, of a workspace that has moved",
 	"internal.regent.dev/path":               "the API server, of a workspace that moves",
 	"internal.regent.dev/resume":             "the API server, of a workspace that has moved",
 	"internal.regent.dev/origins":            "the API server, of a workspace that has moved",

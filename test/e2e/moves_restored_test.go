@@ -12,16 +12,17 @@ import (
 	"github.com/regent-project/regent/test/e2e/harness"
 )
 
-// I16: a shard is restored from a backup of before a move. The command settles which shard has the workspace: the one to
-// which it had moved, and if that is the restored one, the one that it had left. Nothing that is there is lost, and the
-// workspace below, on a third shard, is reached all the same.
+// I16: a shard is restored from a backup of before a move. The command settles which shard has the workspace: the one
+// to which it had moved, and if that is the restored one, the one that it had left. Nothing that is there is lost, and
+// the workspace below, on a third shard, is reached all the same.
 func TestAWorkspaceIsOnOneShardAfterARestoreI16(t *testing.T) {
 	t.Parallel()
 	i := harness.Install(t, "eu1", "us1")
 	u := newUsed(t, i)
 	r := &restored{T: t, Installation: i, front: u.front}
 	former, all := u.member(u.on()), i.All()
-	third := all[slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m != former && m != i.Root })] // commands need the root shard
+	// commands need the root shard
+	third := all[slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m != former && m != i.Root })]
 	next := all[slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m != former && m != third })]
 	cordon := func(verb string) {
 		for _, m := range []*harness.ShardMember{former, next} {

@@ -103,7 +103,8 @@ func (c *controller) hasLeft(ctx context.Context, lc *corev1alpha1.LogicalCluste
 	isGone := apierrors.IsNotFound(err) && !movedOn
 	owner, ok := ownerOf(lc)
 	if !ok || err != nil && !apierrors.IsNotFound(err) || err == nil && (there.UID != lc.UID || clusters.IsComing(there) || clusters.EpochOf(there) <= clusters.EpochOf(lc)) {
-		return false, nil // asked again: the shard may be down, or was restored, and has it as it was long before
+		// asked again: the shard may be down, or was restored, and has it as it was long before
+		return false, nil
 	}
 	ws, err := c.owner(ctx, lc, owner)
 	if err != nil {

@@ -64,8 +64,8 @@ type world struct {
 	// another one, and heard that this one hears it.
 	shard            string
 	elsewhere, heard bool
-	// movedTo is the shard to which the cluster has moved, as its former one says, or an administrator. Empty: it has
-	// not.
+	// movedTo is the shard to which the cluster has moved, as its former one says, or an administrator. Empty: it
+	// has not.
 	movedTo string
 	// overdue says that the other shard, though it is heard, has not begun for a while with what it is awaited for,
 	// or that the LogicalCluster has been missing for a while.

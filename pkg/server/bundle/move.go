@@ -15,8 +15,8 @@ import (
 // logical cluster one of the other shard, which must have all of it by then: nothing undoes that.
 //
 // In system:admin an administrator says what has become of one, with ?cluster=<its name>, after the etcd of a shard was
-// restored from a backup of before its move: POST with &to=<shard> that it is on that shard, which must say so, too, and
-// DELETE that it is here again, because the shard to which it had moved has lost it, which must say so, too.
+// restored from a backup of before its move: POST with &to=<shard> that it is on that shard, which must say so, too,
+// and DELETE that it is here again, because the shard to which it had moved has lost it, which must say so, too.
 const LeavingPath = "/bundle/leaving"
 
 // ArrivingPath is the URL path, in system:admin, at which a shard takes a logical cluster over from another one. POST

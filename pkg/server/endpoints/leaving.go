@@ -32,8 +32,8 @@ type Changing interface {
 }
 
 // leaving handles bundle.LeavingPath, for whom freeze handles its path. It answers 409 if the logical cluster cannot
-// move now, 410 if the freeze has ended, or if etcd has the revision no more, and 421 if it has moved. In system:admin it
-// says what becomes of one whose shard, or the other one, was restored.
+// move now, 410 if the freeze has ended, or if etcd has the revision no more, and 421 if it has moved. In system:admin
+// it says what becomes of one whose shard, or the other one, was restored.
 type leaving struct {
 	freeze
 	shard  string

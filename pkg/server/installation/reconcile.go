@@ -61,8 +61,8 @@ func claimOf(shard string, lc *corev1alpha1.LogicalCluster) claim {
 
 // Reconcile settles where the logical clusters are that have moved to a shard, or away from it, since the backup of
 // which its etcd was restored: one that two shards have is given up by that which had it before, and one that its new
-// shard has lost is taken back by its former one. tell is called with each, once that is done, or was refused. With plan
-// nothing is done. All shards must answer, and what they say is believed. It may be called again.
+// shard has lost is taken back by its former one. tell is called with each, once that is done, or was refused. With
+// plan nothing is done. All shards must answer, and what they say is believed. It may be called again.
 func (a *Admin) Reconcile(ctx context.Context, restored string, plan bool, tell func(Reconciliation)) error {
 	all, err := a.members(ctx)
 	if err != nil {
@@ -105,7 +105,8 @@ func (a *Admin) Reconcile(ctx context.Context, restored string, plan bool, tell 
 // something is to be done, or to be said.
 func reconcile(cluster logicalcluster.Name, all []claim, restored string) (r Reconciliation, ok bool) {
 	var there, moved []claim
-	for _, c := range slices.SortedFunc(slices.Values(all), func(a, b claim) int { return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(a.shard, b.shard)) }) { // the latest first
+	// the latest first
+	for _, c := range slices.SortedFunc(slices.Values(all), func(a, b claim) int { return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(a.shard, b.shard)) }) {
 		switch {
 		case c.movedTo != "":
 			moved = append(moved, c)

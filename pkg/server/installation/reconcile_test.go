@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// After a shard was restored, of two that have a cluster the former one gives it up, and one that was lost is taken back.
-// What nobody can know is left to an administrator.
+// After a shard was restored, of two that have a cluster the former one gives it up, and one that was lost is taken
+// back. What nobody can know is left to an administrator.
 func TestWhatHasMovedSinceABackupIsSettled(t *testing.T) {
 	t.Parallel()
 	stale := claim{shard: "eu1", uid: "u", epoch: 1}

@@ -31,7 +31,7 @@ func (w *world) has(e *etcd) bool {
 }
 
 // reconcile is what regent shard reconcile asks the shards for.
-func (w *world) reconcile() (done bool) {
+func (w *world) reconcile() (acts bool) {
 	for _, e := range []*etcd{w.a, w.b} {
 		other := w.a
 		if e == w.a {
@@ -39,12 +39,12 @@ func (w *world) reconcile() (done bool) {
 		}
 		switch {
 		case e.isServed() && other.isServed() && clusters.EpochOf(other.lc) > clusters.EpochOf(e.lc):
-			done = w.at(e).Concede(w.Context(), team, other.name) == nil || done
+			acts = w.at(e).Concede(w.Context(), team, other.name) == nil || acts
 		case e.lc != nil && clusters.HasMoved(e.lc) && !other.isServed():
-			done = w.at(e).Return(w.Context(), team) == nil || done
+			acts = w.at(e).Return(w.Context(), team) == nil || acts
 		}
 	}
-	return done
+	return acts
 }
 
 // settle has both leaders end what they have.
@@ -57,8 +57,9 @@ func (w *world) settle() {
 	}
 }
 
-// I16: a shard is restored from a backup of before some moves. Once an administrator has had the shards settle that, one
-// has the cluster, unless nobody has it any more, and never in an epoch that is earlier than one in which it was served.
+// I16: a shard is restored from a backup of before some moves. Once an administrator has had the shards settle that,
+// one has the cluster, unless nobody has it any more, and never in an epoch that is earlier than one in which it was
+// served.
 func TestAfterARestoreOneShardHasAClusterI16(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

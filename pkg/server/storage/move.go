@@ -116,7 +116,8 @@ func (c *Client) Concede(ctx context.Context, cluster logicalcluster.Name, lc St
 }
 
 // Return makes a logical cluster that has moved one that is here again, as its LogicalCluster says from then on: the
-// other shard has lost it. revision is that of the LogicalCluster before. An error wraps ErrDecided if that has changed.
+// other shard has lost it. revision is that of the LogicalCluster before. An error wraps ErrDecided if that has
+// changed.
 func (c *Client) Return(ctx context.Context, cluster logicalcluster.Name, lc Stored, revision int64, from clusters.Move) error {
 	ctx, done := c.calls.begin(ctx)
 	defer done()
