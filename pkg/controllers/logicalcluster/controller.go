@@ -48,6 +48,7 @@ type controller struct {
 	writes     writes
 	ownerless  controllers.Waits[logicalcluster.Name]
 	departed   controllers.Waits[logicalcluster.Name]
+	followers  followers
 }
 
 func construct(_ context.Context, deps controllers.Deps) (controllers.Controller, error) {
@@ -162,9 +163,12 @@ func (c *controller) dying(obj *metav1.PartialObjectMetadata) []logicalcluster.N
 // or will, and queues the key again.
 func (c *controller) reconcile(ctx context.Context, cluster logicalcluster.Name) error {
 	lc, ok := c.cached(cluster)
+	if !ok || !clusters.HasMoved(lc) {
+		c.departed.Forget(cluster)
+		c.followers.forget(cluster)
+	}
 	if c.writes.unseen(cluster, lc) || !ok {
 		c.ownerless.Forget(cluster)
-		c.departed.Forget(cluster)
 		return nil
 	}
 	ctx = clusters.With(ctx, cluster)

@@ -3,6 +3,7 @@ package logicalcluster
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -10,6 +11,7 @@ import (
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -71,15 +73,55 @@ func (c *controller) vacate(ctx context.Context, lc *corev1alpha1.LogicalCluster
 	return c.moves.Vacate(ctx, lc)
 }
 
+// followers are Workspaces of clusters that have moved away, whose own clusters have followed: by the cluster that has
+// them, and uid. Nobody asks for them again, each five seconds, while one of thousands has not followed.
+type followers struct {
+	mu  sync.Mutex
+	all map[logicalcluster.Name]map[types.UID]struct{}
+}
+
+func (f *followers) has(ws *tenancyv1alpha1.Workspace) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.all[clusters.KeyOf(ws).Cluster][ws.UID]
+	return ok
+}
+
+func (f *followers) add(ws *tenancyv1alpha1.Workspace) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	in := clusters.KeyOf(ws).Cluster
+	if f.all == nil {
+		f.all = map[logicalcluster.Name]map[types.UID]struct{}{}
+	}
+	if f.all[in] == nil {
+		f.all[in] = map[types.UID]struct{}{}
+	}
+	f.all[in][ws.UID] = struct{}{}
+}
+
+// forget is called for a cluster that is gone, or is here.
+func (f *followers) forget(in logicalcluster.Name) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, in)
+}
+
 // hasFollowed reports whether the cluster of a Workspace knows that the Workspace is on another shard now.
 func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Workspace, to string) bool {
 	at := clusters.HomeOf(ws, c.shard)
 	if at == "" {
 		return true
 	}
-	child := c.childOf(ws)
+	child, cluster := c.childOf(ws), logicalcluster.Name(ws.Spec.Cluster)
 	if at != c.shard {
-		there, err := c.others.Live.LogicalCluster(ctx, at, logicalcluster.Name(ws.Spec.Cluster))
+		if _, heard := c.others.LogicalClusters.Get(at, clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName}); heard {
+			return false // that shard tells of those whose Workspace is here, as they know
+		}
+		if c.followers.has(ws) {
+			return true
+		}
+		there, err := c.others.Live.LogicalCluster(ctx, at, cluster)
 		if apierrors.IsNotFound(err) {
 			return true // it is gone, or moves itself
 		}
@@ -89,6 +131,7 @@ func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Worksp
 		child = there
 	}
 	if child == nil || !controllers.Owns(ws, child) || clusters.ShardOf(child, clusters.OwnerShardLabel, at) == to {
+		c.followers.add(ws)
 		return true
 	}
 	c.Add(clusters.KeyOf(child).Cluster)

@@ -3,6 +3,7 @@ package logicalcluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,5 +160,63 @@ func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// counted counts what is asked about each cluster.
+type counted struct {
+	elsewhere
+	asked map[logicalcluster.Name]int
+}
+
+func (c *counted) LogicalCluster(_ context.Context, _ string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	c.asked[cluster]++
+	lc := inCluster(cluster.String())
+	lc.UID = types.UID(cluster)
+	lc.Spec.Owner = &corev1alpha1.LogicalClusterOwner{Name: "w", Cluster: "parent", UID: types.UID("of-" + cluster)}
+	lc.Labels = map[string]string{clusters.OwnerShardLabel: "eu1"}
+	return lc, nil
+}
+
+// A cluster that has moved may have thousands of workspaces on other shards. Each of their shards is asked once whether
+// it has followed, and not before it may have.
+func TestOtherShardsAreAskedOnceWhetherAWorkspaceHasFollowed(t *testing.T) {
+	const n = 100
+	var all []*tenancyv1alpha1.Workspace
+	var still []*corev1alpha1.LogicalCluster
+	for i := range n {
+		cluster := fmt.Sprintf("c%d", i)
+		ws := workspaceIn("parent", types.UID("of-"+cluster), "us1")
+		ws.Name, ws.Spec.Cluster = cluster, cluster
+		all = append(all, ws)
+		if i%10 == 0 { // these shard us1 tells of as those of Workspaces of this shard
+			still = append(still, inCluster(cluster))
+		}
+	}
+	c, others := cached(t, nil, all...), &counted{asked: map[logicalcluster.Name]int{}}
+	c.others = controllers.NewShards("root", others)
+	c.others.LogicalClusters.Add("us1", controllertest.Informer(t, controllertest.NewSource(still...), nil))
+	for range 3 {
+		follows := 0
+		for _, ws := range all {
+			if c.hasFollowed(t.Context(), ws, "eu1") {
+				follows++
+			}
+		}
+		if want := n - len(still); follows != want {
+			t.Errorf("%d have followed, want %d", follows, want)
+		}
+	}
+	for cluster, times := range others.asked {
+		if times != 1 {
+			t.Errorf("cluster %s was asked about %d times", cluster, times)
+		}
+	}
+	if len(others.asked) != n-len(still) {
+		t.Errorf("%d clusters were asked about", len(others.asked))
+	}
+	c.followers.forget("parent")
+	if c.hasFollowed(t.Context(), all[1], "eu1"); others.asked["c1"] != 2 {
+		t.Error("what was known before a return is believed after it")
 	}
 }
