@@ -46,7 +46,11 @@ command may be given again.`,
 			}); err != nil {
 				return err
 			}
-			if fault == nil && f.output == "table" && plan {
+			switch {
+			case fault != nil || f.output != "table":
+			case len(all) == 0:
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "There is nothing to settle.")
+			case plan:
 				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "Nothing was done (--plan).")
 			}
 			return fault

@@ -60,7 +60,7 @@ func movesEnd(s *shardView) {
 		what = fmt.Sprintf("%d workspaces have moved away, such as %s to shard %s, and this shard still has their objects.", n, first.Name(), first.Shard)
 	}
 	s.add(Notice, "", kindMoved, what+" It removes them once the new shard has them, and all shards with workspaces above and below have heard of it.",
-		"Look for shards that are not heard. The log of the new shard's leader says if it does not have all of it.")
+		"Look for shards that are not heard. If the new shard was restored from a backup, run regent shard reconcile with its name.")
 }
 
 // Name returns the path, or the name of the logical cluster if there is none.
