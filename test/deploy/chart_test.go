@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -285,15 +286,10 @@ func TestTheSchemaKnowsAllValues(t *testing.T) {
 	walk("", readValues(t, chart+"/values.yaml"), schema)
 }
 
-// The manifest in docs/BACKUP.md is one that Kubernetes takes, in a namespace that is as strict as can be.
-func TestTheDocumentedBackupRunsInARestrictedNamespace(t *testing.T) {
+// The manifests in docs/BACKUP.md are such as Kubernetes takes, in a namespace that is as strict as can be, with flags
+// that there are.
+func TestTheDocumentedBackupsRunInARestrictedNamespace(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "docs/BACKUP.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(content), "```yaml\n")
-	manifest, _, _ := strings.Cut(after, "```")
-	object, _, err := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer().Decode([]byte(manifest), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,12 +297,30 @@ func TestTheDocumentedBackupRunsInARestrictedNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := object.(*batchv1.CronJob).Spec.JobTemplate.Spec.Template
-	restricted := psapi.LevelVersion{Level: psapi.LevelRestricted, Version: psapi.LatestVersion()}
-	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
-		t.Error(result.ForbiddenDetail())
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	var programs []string
+	for _, manifest := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(content), -1) {
+		object, _, err := decoder.Decode([]byte(manifest[1]), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pod corev1.PodTemplateSpec
+		switch o := object.(type) {
+		case *batchv1.CronJob:
+			pod = o.Spec.JobTemplate.Spec.Template
+			programs = append(programs, pod.Spec.Containers[0].Command[0])
+		case *appsv1.StatefulSet:
+			pod = o.Spec.Template
+			programs = append(programs, pod.Spec.Containers[0].Args[0])
+			checkCommand(t, "docs/BACKUP.md", pod.Spec.Containers[0].Args)
+			checkCommand(t, "docs/BACKUP.md", pod.Spec.Containers[0].ReadinessProbe.Exec.Command[1:])
+		}
+		restricted := psapi.LevelVersion{Level: psapi.LevelRestricted, Version: psapi.LatestVersion()}
+		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+			t.Error(result.ForbiddenDetail())
+		}
 	}
-	if program := pod.Spec.Containers[0].Command[0]; program != "/etcdctl" {
-		t.Errorf("it runs %s", program)
+	if want := []string{"/etcdctl", "backup"}; !slices.Equal(programs, want) {
+		t.Errorf("they run %q, want %q", programs, want)
 	}
 }
