@@ -82,8 +82,8 @@ Exit codes: 0 it was ended; 1 it cannot continue, and says why; 2 the arguments 
   regent backup run /backup/eu1 --kubeconfig=eu1.kubeconfig --base-every=6h --keep=168h`,
 		Args: oneName("directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if o.BaseEvery < time.Minute || o.Keep < o.BaseEvery {
-				return usageError{fmt.Errorf("--base-every %v must be at least 1m, and --keep %v not less than it", o.BaseEvery, o.Keep)}
+			if o.BaseEvery < 10*time.Second || o.Keep < o.BaseEvery {
+				return usageError{fmt.Errorf("--base-every %v must be at least 10s, and --keep %v not less than it", o.BaseEvery, o.Keep)}
 			}
 			shard, err := f.shard()
 			if err != nil {
