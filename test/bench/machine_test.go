@@ -103,11 +103,7 @@ func (m *machine) awaitStandby(b *testing.B) {
 
 // versions says what was measured, as the binaries have it.
 func versions(b *testing.B) string {
-	commit, err := exec.CommandContext(b.Context(), "git", "describe", "--tags", "--always", "--dirty").Output()
-	if err != nil {
-		commit = []byte("unknown")
-	}
-	said := []string{"Regent " + strings.TrimSpace(string(commit)), runtime.Version()}
+	said := []string{regentVersion(b)}
 	info, err := buildinfo.ReadFile(harness.Binary("controllerruntime"))
 	if err != nil {
 		b.Fatal(err)
@@ -118,6 +114,15 @@ func versions(b *testing.B) string {
 		}
 	}
 	return strings.Join(said, ", ")
+}
+
+// regentVersion says what was measured of Regent alone.
+func regentVersion(b *testing.B) string {
+	commit, err := exec.CommandContext(b.Context(), "git", "describe", "--tags", "--always", "--dirty").Output()
+	if err != nil {
+		commit = []byte("unknown")
+	}
+	return fmt.Sprintf("Regent %s, %s", strings.TrimSpace(string(commit)), runtime.Version())
 }
 
 // disk says how long etcd waited for its disk, which every write of every contender does.

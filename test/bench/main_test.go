@@ -31,6 +31,9 @@ var (
 	verbFor          = flag.Duration("verb-for", 5*time.Second, "for how long to make requests of each verb, in each round")
 	verbProfiles     = flag.String("verb-profiles", "", "a directory for CPU profiles of the replica, one for each verb: of the last round")
 	verbRounds       = flag.Int("verb-rounds", 5, "how often to do so at each of the two servers")
+	backupFor        = flag.Duration("backup-for", 20*time.Second, "for how long to write in each turn, with a backup that follows and without one")
+	backupRounds     = flag.Int("backup-rounds", 6, "how many turns of each")
+	backupProfiles   = flag.String("backup-profiles", "", "a directory for a CPU profile of the replica that is followed: of the last turn")
 	idle             = flag.Duration("idle", 3*time.Minute, "for how long to look at replicas that have nothing to do")
 )
 

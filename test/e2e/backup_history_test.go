@@ -530,8 +530,9 @@ func (s *followedShard) alone(workspace string, do func(), keys ...string) {
 	do()
 	after := s.history.now()
 	stop()
-	// Leaders renew Leases. The freeze of a logical cluster is a key, too.
-	mark, others := "/"+s.clusters[workspace]+"/", append(keys, "/registry/.frozen/"+s.clusters[workspace])
+	// Leaders renew Leases, a shard counts its workspaces, and replicas note what may be compacted. The freeze of a
+	// logical cluster is a key, too.
+	mark, others := "/"+s.clusters[workspace]+"/", append(keys, "/registry/.frozen/"+s.clusters[workspace], "/registry/core.kcp.io/shards/system:shards/root", "compact_rev_key")
 	written := 0
 	for _, c := range s.history.between(before, after) {
 		switch {

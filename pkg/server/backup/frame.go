@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"filippo.io/age"
 
@@ -19,6 +20,9 @@ const (
 	// maxHead and maxContent bound what is read of one frame into memory, whatever it says.
 	maxHead, maxContent = 64 << 10, 1 << 30
 )
+
+// compressors are used again: each has more than a megabyte, and a shard that is followed makes two frames a second.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
 
 // Frame collects the records of one frame. It is for one goroutine.
 type Frame struct {
@@ -36,7 +40,8 @@ func NewFrame(kind Kind, recipients []age.Recipient) (*Frame, error) {
 	if f.sealed, err = age.Encrypt(&f.content, recipients...); err != nil {
 		return nil, fmt.Errorf("seal a frame: %w", err)
 	}
-	f.lines = gzip.NewWriter(f.sealed)
+	f.lines = compressors.Get().(*gzip.Writer)
+	f.lines.Reset(f.sealed)
 	f.records = json.NewEncoder(f.lines)
 	return f, nil
 }
@@ -61,6 +66,7 @@ func (f *Frame) WriteTo(to io.Writer) (int64, error) {
 	if err := errors.Join(f.lines.Close(), f.sealed.Close()); err != nil {
 		return 0, fmt.Errorf("seal a frame: %w", err)
 	}
+	compressors.Put(f.lines)
 	h, sum := f.Head, sha256.Sum256(f.content.Bytes())
 	h.Bytes, h.SHA256 = int64(f.content.Len()), sum[:]
 	line, err := json.Marshal(h)
