@@ -93,6 +93,9 @@ type spent struct {
 // shard is what the processes of the shard took: who follows it may be on another machine.
 func (s spent) shard() time.Duration { return s.serving + s.standby + s.etcd }
 
+// each is the shard's CPU of one write.
+func (s spent) each() float64 { return float64(s.shard()) / float64(s.writes) }
+
 func (s *followedShard) turn(b *testing.B, with bool) (t spent) {
 	b.Helper()
 	follows := func() time.Duration { return 0 }
@@ -160,30 +163,32 @@ func (s *followedShard) write(ctx context.Context, b *testing.B) int64 {
 	return all.Load()
 }
 
-// spentTable has the medians of all turns, for a write.
+// spentTable has the means of all turns, for a write, and the ratios of turns that follow each other: other work of the
+// machine changes slowly.
 func spentTable(both map[bool][]spent) string {
-	table := fmt.Sprintf("%d writes a second, %d turns of %v each; CPU of a write, medians (range of the shard's).\n\n", backupRate, *backupRounds, *backupFor)
+	table := fmt.Sprintf("%d writes a second, %d turns of %v each; CPU of a write, means.\n\n", backupRate, *backupRounds, *backupFor)
 	table += "| | writes | replica that serves | other replica | etcd | the shard | who follows | load average |\n|---|---|---|---|---|---|---|---|\n"
-	var shard [2]time.Duration
-	for i, with := range []bool{false, true} {
-		turns := both[with]
-		each := func(of func(spent) time.Duration) (all []time.Duration) {
-			for _, t := range turns {
-				all = append(all, of(t)/time.Duration(max(1, t.writes)))
-			}
-			return all
+	for _, with := range []bool{false, true} {
+		var sum spent
+		for _, t := range both[with] {
+			sum.writes, sum.load = sum.writes+t.writes, sum.load+t.load
+			sum.serving, sum.standby, sum.etcd, sum.follows = sum.serving+t.serving, sum.standby+t.standby, sum.etcd+t.etcd, sum.follows+t.follows
 		}
-		var writes int64
-		load := 0.0
-		for _, t := range turns {
-			writes, load = writes+t.writes, load+t.load
+		each := func(all time.Duration) string {
+			return fmt.Sprintf("%.3f ms", float64(all)/float64(max(1, sum.writes))/float64(time.Millisecond))
 		}
-		all := each(spent.shard)
-		shard[i] = median(all)
-		table += fmt.Sprintf("| %s | %d | %s | %s | %s | %s (%s to %s) | %s | %.2f |\n", []string{"alone", "followed"}[i], writes,
-			show(median(each(func(t spent) time.Duration { return t.serving }))), show(median(each(func(t spent) time.Duration { return t.standby }))),
-			show(median(each(func(t spent) time.Duration { return t.etcd }))), show(shard[i]), show(slices.Min(all)), show(slices.Max(all)),
-			show(median(each(func(t spent) time.Duration { return t.follows }))), load/float64(len(turns)))
+		table += fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s | %.2f |\n", map[bool]string{false: "alone", true: "followed"}[with], sum.writes,
+			each(sum.serving), each(sum.standby), each(sum.etcd), each(sum.shard()), each(sum.follows), sum.load/float64(max(1, len(both[with]))))
 	}
-	return table + fmt.Sprintf("\nThe shard takes %.3f times the CPU.\n", float64(shard[1])/float64(shard[0]))
+	var ratios []float64
+	for i, alone := range both[false] {
+		if i < len(both[true]) && min(alone.writes, both[true][i].writes) > 0 {
+			ratios = append(ratios, both[true][i].each()/alone.each())
+		}
+	}
+	if len(ratios) == 0 {
+		return table
+	}
+	slices.Sort(ratios)
+	return table + fmt.Sprintf("\nThe shard's CPU of a write, followed to alone, in pairs of turns: median %.3f, all %.3f.\n", (ratios[(len(ratios)-1)/2]+ratios[len(ratios)/2])/2, ratios)
 }

@@ -142,7 +142,11 @@ func TestWhateverByteIsChangedIsFound(t *testing.T) {
 	key := identity(t)
 	var file bytes.Buffer
 	write(t, &file, head(1), records(1), key.Recipient())
+	unused := bytes.Index(file.Bytes(), []byte(`="}`)) - 1 // two bits of it are of no byte of the sum
 	for n := range file.Len() {
+		if n == unused {
+			continue
+		}
 		for _, flip := range []byte{0x01, 0x41} {
 			changed := bytes.Clone(file.Bytes())
 			changed[n] ^= flip
