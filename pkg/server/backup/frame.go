@@ -66,6 +66,7 @@ func (f *Frame) WriteTo(to io.Writer) (int64, error) {
 	if err := errors.Join(f.lines.Close(), f.sealed.Close()); err != nil {
 		return 0, fmt.Errorf("seal a frame: %w", err)
 	}
+	f.lines.Reset(io.Discard) // so that it holds the frame no longer
 	compressors.Put(f.lines)
 	h, sum := f.Head, sha256.Sum256(f.content.Bytes())
 	h.Bytes, h.SHA256 = int64(f.content.Len()), sum[:]
