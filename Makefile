@@ -45,7 +45,7 @@ run: build ## run a whole shard on this machine: two replicas, one etcd (several
 
 # What tests start. It is built before them, so that none waits for a compiler.
 programs = ./test/tools/embedded ./test/e2e/candidate ./test/e2e/flood ./test/e2e/issuer ./examples/fenced-controller
-started  = bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/selectors bin/apiserver bin/leader bin/widgets bin/packed
+started  = bin/regent bin/faulty bin/etcd bin/etcdctl bin/kubectl bin/selectors bin/apiserver bin/leader bin/widgets bin/packed bin/versitygw
 prove    = $(GO) run ./test/tools/prove
 
 .PHONY: test
@@ -157,7 +157,7 @@ build: bin/regent bin/kubectl ## build bin/regent, a kubectl to talk to it, and 
 	@for plugin in regent ws; do ln -sf regent bin/kubectl-$$plugin; ln -sf regent bin/kubectl_complete-$$plugin; done
 
 # Always asked, never stale: go build knows better than make what has changed.
-.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcd-before bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/kubernetes bin/golangci-lint
+.PHONY: bin/programs bin/regent bin/faulty bin/etcd bin/etcd-before bin/etcdctl bin/kubectl bin/promtool bin/selectors bin/kube-apiserver bin/kubernetes bin/golangci-lint bin/versitygw
 bin/regent:
 	@$(GO) build -ldflags '$(call LDFLAGS,+regent.$(VERSION))' -o $@ ./cmd/regent
 bin/faulty: ## build a server with controllers that misbehave, to see how they are found (docs/CLI.md)
@@ -182,6 +182,8 @@ bin/etcdctl: ## build etcdctl and etcdutl, which back up and restore what is sto
 	@mkdir -p bin && cd test/tools/etcdctl && $(GO) build -ldflags '-s -w' -o ../../../$@ . && ln -sf etcdctl ../../../bin/etcdutl
 bin/kubectl:
 	@cd test/tools/kubectl && $(GO) build -ldflags '$(call LDFLAGS,)' -o ../../../$@ .
+bin/versitygw: ## build a server of S3, which backups are copied to in tests
+	@mkdir -p bin && cd test/tools/versitygw && $(GO) build -ldflags '-s -w' -o ../../../$@ .
 # Without service discovery, which would be a fifth of the build.
 bin/promtool:
 	@cd test/tools/promtool && $(GO) build -tags remove_all_sd -o ../../../$@ github.com/prometheus/prometheus/cmd/promtool

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,7 @@ func nameOf(kind backup.Kind, revision int64) string {
 type file struct {
 	name   string // with its directory
 	frames []backup.Placed
+	whole  int64 // how many bytes the frames have
 }
 
 func (f *file) first() *backup.Placed { return &f.frames[0] }
@@ -48,17 +50,22 @@ type contents struct {
 
 // readContents reads the heads of all frames.
 func readContents(directory string) (*contents, error) {
-	entries, err := os.ReadDir(directory)
+	if _, err := os.Stat(filepath.Join(directory, unfetched)); err == nil {
+		return nil, fmt.Errorf("%s is not whole: run regent backup fetch again, which continues", directory)
+	}
+	return readFiles(directory)
+}
+
+// readFiles is readContents of a directory that is being fetched, too.
+func readFiles(directory string) (*contents, error) {
+	names, err := frameFiles(directory)
 	if err != nil {
-		return nil, fmt.Errorf("read the directory of the backup: %w", err)
+		return nil, err
 	}
 	c := &contents{directory: directory}
-	for _, entry := range entries {
-		kind, _, ok := strings.Cut(entry.Name(), "-")
-		if !ok || !strings.HasSuffix(entry.Name(), extension) || entry.IsDir() {
-			continue
-		}
-		f, err := readFile(filepath.Join(directory, entry.Name()))
+	for _, name := range names {
+		kind, _, _ := strings.Cut(name, "-")
+		f, err := readFile(filepath.Join(directory, name))
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +114,7 @@ func readFile(name string) (_ *file, err error) {
 		return nil, fmt.Errorf("look at a file of the backup: %w", err)
 	}
 	f := &file{name: name}
-	if f.frames, _, err = backup.ReadHeads(opened, info.Size()); err != nil {
+	if f.frames, f.whole, err = backup.ReadHeads(opened, info.Size()); err != nil {
 		return nil, fmt.Errorf("%s: %w: remove the file, and what it has is lost", name, err)
 	}
 	return f, nil
@@ -208,11 +215,11 @@ func (c *contents) at(when time.Time) (*moment, error) {
 	return nil, fmt.Errorf("the backup cannot go back to %s, only to any time from %s", when.Format(time.RFC3339), strings.Join(texts, ", or from "))
 }
 
-// prune removes what is not needed to go back to any time since so long before the last one.
-func (c *contents) prune(keep time.Duration) error {
+// prune removes what is not needed to go back to any time since so long before the last one, and returns what it was.
+func (c *contents) prune(keep time.Duration) (names []string, err error) {
 	spans := c.spans()
 	if len(spans) == 0 {
-		return nil
+		return nil, nil
 	}
 	since, kept := spans[len(spans)-1].To.Add(-keep), -1
 	for i, base := range c.bases {
@@ -221,7 +228,7 @@ func (c *contents) prune(keep time.Duration) error {
 		}
 	}
 	if kept < 0 {
-		return nil
+		return nil, nil
 	}
 	old := slices.Clone(c.bases[:kept])
 	for _, f := range c.changes[:len(c.changes)-1] { // the last one is being written
@@ -231,10 +238,11 @@ func (c *contents) prune(keep time.Duration) error {
 	}
 	for _, f := range old {
 		if err := os.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove what is too old: %w", err)
+			return names, fmt.Errorf("remove what is too old: %w", err)
 		}
+		names = append(names, f.name)
 	}
-	return nil
+	return names, nil
 }
 
 // lock makes the directory that of this process, until unlock is called. The kernel releases it however a process ends.
@@ -263,13 +271,34 @@ type writer struct {
 	bytes int64
 }
 
-// create makes a file, in place of one that has no whole frame.
+// create makes a file, in place of one of its name.
 func create(name string) (*writer, error) {
 	opened, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the user names the directory
 	if err != nil {
 		return nil, fmt.Errorf("make a file of the backup: %w", err)
 	}
 	return &writer{File: opened}, syncDirectory(filepath.Dir(name))
+}
+
+// openChanges makes a file of changes, or continues one that is there behind its whole frames: while nothing is
+// written, each run has the same name for it. What was copied elsewhere remains a part of it.
+func openChanges(name string) (*writer, error) {
+	had, err := readFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return create(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	opened, err := os.OpenFile(name, os.O_WRONLY, 0) //nolint:gosec // the user names the directory
+	if err != nil {
+		return nil, fmt.Errorf("open a file of the backup: %w", err)
+	}
+	_, err = opened.Seek(had.whole, io.SeekStart)
+	if err = errors.Join(opened.Truncate(had.whole), err); err != nil {
+		return nil, errors.Join(fmt.Errorf("continue a file of the backup: %w", err), opened.Close())
+	}
+	return &writer{opened, had.whole}, nil
 }
 
 // append writes a frame, and returns once the disk has it.

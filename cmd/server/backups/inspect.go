@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -31,21 +32,25 @@ func Inspect(directory string, verify bool) (*Inspected, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Inspected{Shard: all.shard, Bases: len(all.bases), Spans: all.spans()}
-	for _, files := range [][]*file{all.bases, all.changes} {
-		for _, f := range files {
-			out.Frames += len(f.frames)
-			for _, frame := range f.frames {
-				out.Bytes += frame.Bytes
-			}
-			if verify {
-				if err := f.verify(); err != nil {
-					return nil, err
-				}
+	if verify {
+		for _, f := range slices.Concat(all.bases, all.changes) {
+			if err := f.verify(); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return out, nil
+	return all.inspect(), nil
+}
+
+func (c *contents) inspect() *Inspected {
+	out := &Inspected{Shard: c.shard, Bases: len(c.bases), Spans: c.spans()}
+	for _, f := range slices.Concat(c.bases, c.changes) {
+		out.Frames += len(f.frames)
+		for _, frame := range f.frames {
+			out.Bytes += frame.Bytes
+		}
+	}
+	return out
 }
 
 func (f *file) verify() (err error) {

@@ -37,11 +37,13 @@ type RunOptions struct {
 	BaseEvery time.Duration
 	// Keep is for how long one can go back.
 	Keep time.Duration
+	// Store gets a copy of the directory; nil: nothing does.
+	Store Store
 }
 
 // Run follows a shard into a directory until ctx ends, and then returns nil. It goes on where an earlier run has ended.
 // While no replica answers, it waits. An error is of what another try would not mend: the disk, missing rights, or an
-// etcd that was restored.
+// etcd that was restored, or that the store has another backup.
 func Run(ctx context.Context, shard rest.Interface, directory string, o RunOptions) error {
 	unlock, err := lock(directory)
 	if err != nil {
@@ -62,10 +64,18 @@ func Run(ctx context.Context, shard rest.Interface, directory string, o RunOptio
 		}
 	}
 	klog.FromContext(ctx).Info("Following the shard", "directory", directory, "behind", f.after)
-	both, ctx := errgroup.WithContext(ctx)
-	both.Go(func() error { return f.follow(ctx) })
-	both.Go(func() error { return f.takeBases(ctx, due) })
-	return both.Wait()
+	all, ctx := errgroup.WithContext(ctx)
+	if o.Store != nil {
+		f.mirror = newMirror(o.Store, had)
+		all.Go(func() error { return f.mirror.run(ctx) })
+	}
+	all.Go(func() error { return f.follow(ctx) })
+	all.Go(func() error { return f.takeBases(ctx, due) })
+	err = all.Wait()
+	if f.mirror != nil && !errors.Is(err, errForeign) {
+		f.mirror.finish(ctx)
+	}
+	return err
 }
 
 // follower is one run. Two goroutines use it: one follows the changes, one takes bases.
@@ -73,6 +83,7 @@ type follower struct {
 	shard     rest.Interface
 	directory string
 	options   RunOptions
+	mirror    *mirror // nil: no store has a copy
 	// baseWanted has a message once there are changes without a base before them.
 	baseWanted chan struct{}
 
@@ -138,7 +149,7 @@ func (f *follower) write(head backup.Head, frame []byte) (err error) {
 				return fmt.Errorf("close a file of the backup: %w", err)
 			}
 		}
-		if f.current, err = create(filepath.Join(f.directory, nameOf(backup.Changes, head.After))); err != nil {
+		if f.current, err = openChanges(filepath.Join(f.directory, nameOf(backup.Changes, head.After))); err != nil {
 			return err
 		}
 		f.began = time.Now()
@@ -146,6 +157,7 @@ func (f *follower) write(head backup.Head, frame []byte) (err error) {
 	if err := f.current.append(frame); err != nil {
 		return err
 	}
+	f.mirror.note(f.current.Name(), f.current.bytes)
 	f.last, f.after, f.written = &head, head.Revision, time.Now()
 	if isFirst {
 		select {
@@ -210,12 +222,15 @@ func (f *follower) takeBase(ctx context.Context) (err error) {
 	if err := syncDirectory(f.directory); err != nil {
 		return err
 	}
+	f.mirror.note(name, out.bytes)
 	klog.FromContext(ctx).Info("The backup has a base", "file", name, "bytes", out.bytes, "after", time.Since(began).Round(time.Millisecond))
 	all, err := readContents(f.directory)
 	if err != nil {
 		return err
 	}
-	return all.prune(f.options.Keep)
+	names, err := all.prune(f.options.Keep)
+	f.mirror.forget(names)
+	return err
 }
 
 // readBase writes all frames of a base, and returns the head of the first one.

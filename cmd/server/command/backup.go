@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/regent-project/regent/cmd/server/backups"
+	"github.com/regent-project/regent/cmd/server/backups/s3"
 	"github.com/regent-project/regent/cmd/server/bundles"
 	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server"
@@ -29,14 +31,15 @@ func newBackup() *cobra.Command {
 		Long: `Follow a shard into a directory, so that each of its workspaces can be put back to what it was in any second since:
 docs/BACKUP.md. What is kept is sealed by the shard for its --backup-recipients: who keeps it cannot read it.`,
 		Example: `  regent backup key backup.key > backup.pub
-  regent backup run /backup/root
+  regent backup run /backup/root --store=https://s3.example/backups/root
   regent backup inspect /backup/root
+  regent backup fetch https://s3.example/backups/root /backup/fetched
   regent backup extract /backup/root root:team -f team.bundle --at=2026-11-30T10:00:00Z --identity=key.txt
   regent cluster restore root:team --backup=/backup/root --at=2026-11-30T10:00:00Z --identity=key.txt`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBackupKey(), newBackupRun(), newBackupInspect(), newBackupExtract(), newBackupLoad())
+	cmd.AddCommand(newBackupKey(), newBackupRun(), newBackupFetch(), newBackupInspect(), newBackupExtract(), newBackupLoad())
 	return cmd
 }
 
@@ -68,7 +71,7 @@ backup is.`,
 }
 
 func newBackupRun() *cobra.Command {
-	f, o := &adminFlags{}, backups.RunOptions{}
+	f, o, s := &adminFlags{}, backups.RunOptions{}, storeFlags{}
 	cmd := &cobra.Command{
 		Use:   "run <directory>",
 		Short: "Follow a shard into a directory",
@@ -77,13 +80,24 @@ a second. It continues where it has ended, if etcd still has what was written me
 a directory of its own, which one process writes at a time. The user needs the right to get the path /regent/v1/backup in
 system:admin, and no other one.
 
+With --store, a store of S3 gets a copy of the directory. Its credentials are in the environment (AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_REGION), in ~/.aws/credentials, or those of the machine's role: docs/BACKUP.md.
+
 Exit codes: 0 it was ended; 1 it cannot continue, and says why; 2 the arguments are wrong.`,
 		Example: `  regent backup run /backup/root
+  regent backup run /backup/root --store=https://s3.example/backups/root
   regent backup run /backup/eu1 --kubeconfig=eu1.kubeconfig --base-every=6h --keep=168h`,
 		Args: oneName("directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.BaseEvery < 10*time.Second || o.Keep < o.BaseEvery {
 				return usageError{fmt.Errorf("--base-every %v must be at least 10s, and --keep %v not less than it", o.BaseEvery, o.Keep)}
+			}
+			if s.url != "" {
+				store, err := s.open(s.url)
+				if err != nil {
+					return err
+				}
+				o.Store = store
 			}
 			shard, err := f.shard()
 			if err != nil {
@@ -95,6 +109,70 @@ Exit codes: 0 it was ended; 1 it cannot continue, and says why; 2 the arguments 
 	f.addTo(cmd.Flags(), defaultContext, "The kubeconfig's context, which leads to the shard, and not to a front.")
 	cmd.Flags().DurationVar(&o.BaseEvery, "base-every", time.Hour, "How often all is read again. A restore reads one base and the changes since then.")
 	cmd.Flags().DurationVar(&o.Keep, "keep", 48*time.Hour, "For how long one can go back. What is older is removed.")
+	cmd.Flags().StringVar(&s.url, "store", "", "A prefix in a bucket of S3, https://HOST/BUCKET/PREFIX, which gets a copy of the directory. It is for this directory only. If empty, nothing does.")
+	s.addTo(cmd)
+	return cmd
+}
+
+// storeFlags say how a store is reached.
+type storeFlags struct {
+	url, caFile string
+}
+
+func (s *storeFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.caFile, "store-ca-file", "", "Further certificate authorities for the store's certificate. If empty, only those of the machine.")
+}
+
+func (s *storeFlags) open(url string) (*s3.Store, error) {
+	store, err := s3.Open(url, s.caFile)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return store, nil
+}
+
+// isURL tells a store from a directory.
+func isURL(text string) bool {
+	return strings.HasPrefix(text, "https://") || strings.HasPrefix(text, "http://")
+}
+
+func newBackupFetch() *cobra.Command {
+	s := storeFlags{}
+	cmd := &cobra.Command{
+		Use:   "fetch <URL> <directory>",
+		Short: "Make a directory of the copy that a store has",
+		Long: `Make a directory of the copy that regent backup run --store has put into a store of S3, and verify it: then regent backup
+inspect, extract and load, and regent cluster restore take the directory. It must be empty, or not there. If the command is
+ended before, run it again: it continues, and meanwhile nobody takes the directory for a backup. It needs no key, and the rights
+to list and get objects. Credentials are where regent backup run has them.
+
+Exit codes: 0 all is there, and is as it was written; 1 it is not; 2 the arguments are wrong; 3 it goes back to no time.`,
+		Example: `  regent backup fetch https://s3.example/backups/root /backup/fetched`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 || !isURL(args[0]) || isURL(args[1]) || args[1] == "" {
+				return usageError{fmt.Errorf("%s takes a URL, https://HOST/BUCKET/PREFIX, and a directory", cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := s.open(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilInterrupt(cmd.Context())
+			defer stop()
+			found, err := backups.Fetch(ctx, store, args[1])
+			if err != nil {
+				return err
+			}
+			err = view.Backup(cmd.OutOrStdout(), view.Look{Format: view.Table, Now: time.Now()}, found)
+			if err == nil && found.Last().IsZero() {
+				err = problemsFound(status.Warning)
+			}
+			return err
+		},
+	}
+	s.addTo(cmd)
 	return cmd
 }
 
@@ -118,21 +196,29 @@ func (f *adminFlags) shard() (rest.Interface, error) {
 }
 
 func newBackupInspect() *cobra.Command {
-	format, verify, maxAge := view.Table, false, time.Duration(0)
+	format, verify, maxAge, s := view.Table, false, time.Duration(0), storeFlags{}
 	cmd := &cobra.Command{
-		Use:   "inspect <directory>",
+		Use:   "inspect <directory or URL>",
 		Short: "Say to which times a backup can go back",
 		Long: `Say to which times a backup can go back. It needs no key, and may be asked while the backup is written: with --max-age it
-tells whether it is.
+tells whether it is. Of a store it says what the listing says, and when something was last written: for all else fetch the
+backup.
 
 Exit codes: 0 all is well; 1 the backup is damaged, or there is none; 2 the arguments are wrong; 3 it goes back to no time,
-or the last one is older than --max-age.`,
+the last one is older than --max-age, or a store lacks something.`,
 		Example: `  regent backup inspect /backup/root --max-age=1m
+  regent backup inspect https://s3.example/backups/root --max-age=1m
   regent backup inspect /backup/root --verify -o json`,
 		Args: oneName("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := view.CheckFormat(format); err != nil {
 				return usageError{err}
+			}
+			if isURL(args[0]) {
+				if verify {
+					return usageError{errors.New("--verify reads a directory: regent backup fetch makes one of a store, and verifies it")}
+				}
+				return s.inspect(cmd, args[0], format, maxAge)
 			}
 			found, err := backups.Inspect(args[0], verify)
 			if err != nil {
@@ -153,8 +239,33 @@ or the last one is older than --max-age.`,
 	cmd.Flags().StringVarP(&format, "output", "o", view.Table, "Format of the output.")
 	cmd.Flags().BoolVar(&verify, "verify", false, "Read everything, and compare it with its sums.")
 	cmd.Flags().DurationVar(&maxAge, "max-age", 0, "How old the last time may be. 0: as old as it is.")
+	s.addTo(cmd)
 	complete(cmd, "output", func(context.Context) []string { return view.Formats })
 	return cmd
+}
+
+// inspect says what a store has.
+func (s *storeFlags) inspect(cmd *cobra.Command, url, format string, maxAge time.Duration) error {
+	store, err := s.open(url)
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilInterrupt(cmd.Context())
+	defer stop()
+	found, err := backups.InspectStore(ctx, store)
+	if err != nil {
+		return err
+	}
+	look := view.Look{Format: format, Now: time.Now()}
+	if look.IsFor() {
+		err = view.Store(cmd.OutOrStdout(), look, found)
+	} else {
+		err = view.Encode(cmd.OutOrStdout(), format, found)
+	}
+	if err == nil && (found.Bases == 0 || len(found.Gaps) > 0 || maxAge > 0 && look.Now.Sub(found.Written) > maxAge) {
+		err = problemsFound(status.Warning)
+	}
+	return err
 }
 
 func newBackupLoad() *cobra.Command {

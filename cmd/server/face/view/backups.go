@@ -24,3 +24,17 @@ func Backup(w io.Writer, look Look, b *backups.Inspected) error {
 	p.table("  ", rows)
 	return p.flush(w)
 }
+
+// Store writes what a store has of a backup.
+func Store(w io.Writer, look Look, b *backups.InStore) error {
+	p := &page{Look: look}
+	p.line("%d bases, %d files of changes, %d bytes", b.Bases, b.Changes, b.Bytes)
+	p.line("Last written %s", b.Written.UTC().Format(time.RFC3339))
+	if b.Bases == 0 {
+		p.line("%s", look.warning("It can go back to no time yet: there is no whole base."))
+	}
+	for _, gap := range b.Gaps {
+		p.line("%s", look.warning("It lacks "+gap))
+	}
+	return p.flush(w)
+}
