@@ -1,7 +1,6 @@
 package backups
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,12 +34,6 @@ const (
 	// sameBytes is how much of a file tells that the store has the same one. It is sealed: no two begin alike.
 	sameBytes = 4 << 10
 )
-
-// errForeign is wrapped by the error of a store whose backup is not that of the directory.
-var errForeign = errors.New("the store has another backup")
-
-// instead is what to do then.
-const instead = "copy to another prefix, or fetch that backup with regent backup fetch into a new directory, and continue there"
 
 // mirror keeps a copy of a directory in a store. Whatever the store does, nobody waits for it but run.
 //
@@ -77,22 +69,6 @@ func newMirror(store Store, had *contents) *mirror {
 	text, err := os.ReadFile(filepath.Join(m.directory, storeName))
 	m.known = err == nil && string(text) == store.String()
 	return m
-}
-
-// storeName is a file of the directory with the URL of the store that has its copy. A store that was down for so long
-// that everything it has was removed here is known by it.
-const storeName = "store"
-
-// know remembers that the store has the copy of this directory.
-func (m *mirror) know() error {
-	if m.known {
-		return nil
-	}
-	if err := os.WriteFile(filepath.Join(m.directory, storeName), []byte(m.store.String()), 0o600); err != nil {
-		return fmt.Errorf("remember the store: %w", err)
-	}
-	m.known = true
-	return syncDirectory(m.directory)
 }
 
 // note says how much of a file the disk has. It does not wait.
@@ -207,140 +183,6 @@ func (m *mirror) catchUp(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// look lists the store, and sees whether it has the copy of this directory.
-func (m *mirror) look(ctx context.Context) error {
-	is, _, err := readStore(ctx, m.store)
-	if err != nil {
-		return err
-	}
-	local := m.files()
-	common := commonOf(local, is)
-	if err := compare(local, is, m.known || len(common) > 0); err != nil {
-		return fmt.Errorf("%s: %w", m.store, err)
-	}
-	if !m.same && len(common) > 0 {
-		if err := m.compareBytes(ctx, common, local, is); err != nil {
-			return err
-		}
-	}
-	m.stored, m.listed, m.same = is, time.Now(), true
-	return m.know()
-}
-
-// commonOf returns the names of files of which both have something.
-func commonOf(local map[string]int64, is stored) []string {
-	return slices.DeleteFunc(sortedNames(is), func(name string) bool { return local[name] == 0 })
-}
-
-// compare says by the names of files whether the store has a copy of the directory.
-func compare(local map[string]int64, is stored, known bool) error {
-	if len(is) > 0 && !known {
-		return fmt.Errorf("%w: no file of it is in the directory: %s", errForeign, instead)
-	}
-	oldest := oldestOf(local)
-	for _, name := range sortedNames(is) {
-		whole, ok := local[name]
-		end, _ := is[name].read()
-		switch {
-		case ok && end > whole && !isBase(name):
-			return fmt.Errorf("%w: it has %d bytes of %s, and the directory has %d: %s", errForeign, end, name, whole, instead)
-		case !ok && name > oldest[isBase(name)]:
-			return fmt.Errorf("%w, or somebody else writes there: the directory lacks %s: %s. If you have removed the file, delete the object too", errForeign, name, instead)
-		}
-	}
-	return nil
-}
-
-// oldestOf returns the oldest base, and the oldest changes: what is older was removed.
-func oldestOf(local map[string]int64) map[bool]string {
-	oldest := map[bool]string{}
-	for _, name := range sortedNames(local) {
-		if oldest[isBase(name)] == "" {
-			oldest[isBase(name)] = name
-		}
-	}
-	return oldest
-}
-
-// compareBytes says by what a file begins with whether the store has a copy of the directory. Names alone do not tell:
-// a new backup of a shard in which nothing was written has files of the same names.
-func (m *mirror) compareBytes(ctx context.Context, common []string, local map[string]int64, is stored) error {
-	for _, name := range slices.Backward(common) { // changes first, which are never replaced
-		if isBase(name) && m.known {
-			return nil // another one with the same objects may have taken its place
-		}
-		c := is[name]
-		object, there := name, c.whole
-		if there == 0 && c.parts[0].from == 0 {
-			object, there = partName(name, 0), c.parts[0].bytes
-		}
-		if there = min(there, local[name], sameBytes); there == 0 {
-			continue
-		}
-		var want, got bytes.Buffer
-		if err := m.read(name, piece{0, there}, func(from *io.SectionReader) error { _, err := io.Copy(&want, from); return err }); err != nil {
-			return err
-		}
-		if err := m.store.Get(ctx, object, there, &got); err != nil {
-			return err
-		}
-		if bytes.Equal(want.Bytes(), got.Bytes()) {
-			return nil
-		}
-		break
-	}
-	return fmt.Errorf("%s: %w, with files of the same names: %s", m.store, errForeign, instead)
-}
-
-// step is one request that changes the store: it puts a piece of a file, or removes objects.
-type step struct {
-	file string
-	piece
-	whole  bool
-	remove []string
-}
-
-// plan returns the next step; nil: the store has all. What is being written comes first.
-func plan(local map[string]int64, is stored, deletes bool) *step {
-	names := sortedNames(local)
-	for i, name := range slices.Backward(names) { // changes first, the last one is being written
-		whole, c := local[name], is[name]
-		if c == nil {
-			c = &copies{}
-		}
-		if isOpen := i == len(names)-1 && !isBase(name); isOpen {
-			end, _ := c.read()
-			switch {
-			case end >= whole:
-			case len(c.parts) >= partsMost && deletes:
-				return &step{file: name, piece: piece{0, whole}, whole: true}
-			default:
-				return &step{file: name, piece: piece{end, min(whole-end, partMost)}}
-			}
-		} else if c.whole != whole {
-			s := &step{file: name, piece: piece{0, whole}, whole: true}
-			if isBase(name) {
-				s.bytes = 0 // as many as it has when it is read: another one may take its place
-			}
-			return s
-		}
-	}
-	if !deletes {
-		return nil
-	}
-	oldest := oldestOf(local)
-	for _, name := range sortedNames(is) {
-		_, ok := local[name]
-		if !ok && name > oldest[isBase(name)] {
-			continue // whoever wrote it, it is not removed
-		}
-		if remove := is[name].objects(name, ok); len(remove) > 0 {
-			return &step{remove: remove[:min(len(remove), partsMost)]}
-		}
-	}
-	return nil
-}
-
 // do takes a step.
 func (m *mirror) do(ctx context.Context, s *step) error {
 	if s.remove != nil {
@@ -355,19 +197,20 @@ func (m *mirror) do(ctx context.Context, s *step) error {
 		return nil
 	}
 	m.unsure = s
+	did := s.piece
 	err := m.read(s.file, s.piece, func(from *io.SectionReader) error {
 		name := s.file
 		if !s.whole {
 			name = partName(s.file, s.from)
 		}
-		s.bytes = from.Size()
+		did.bytes = from.Size()
 		return m.store.Put(ctx, name, from)
 	})
 	if errors.Is(err, fs.ErrNotExist) { // it is too old, and was removed meanwhile
 		m.forget([]string{s.file})
 		err = nil
 	} else if err == nil {
-		m.stored.of(s.file).add(s.piece, s.whole)
+		m.stored.of(s.file).add(did, s.whole)
 	}
 	if err == nil {
 		m.unsure = nil

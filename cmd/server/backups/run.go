@@ -54,6 +54,11 @@ func Run(ctx context.Context, shard rest.Interface, directory string, o RunOptio
 	if err != nil {
 		return err
 	}
+	if len(had.bases)+len(had.changes) == 0 {
+		if err := forgetStore(directory); err != nil {
+			return err
+		}
+	}
 	f := &follower{shard: shard, directory: directory, options: o, baseWanted: make(chan struct{}, 1)}
 	due := time.Now().Add(o.BaseEvery) // a base must follow the first changes, which tell when they are there
 	if n := len(had.changes); n > 0 {

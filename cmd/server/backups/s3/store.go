@@ -50,6 +50,7 @@ type Store struct {
 	url            string
 	bucket, prefix string
 	client         *minio.Core
+	credentials    *credentials.Credentials
 	stall          time.Duration
 	most           int // how many objects a listing may have
 }
@@ -83,10 +84,11 @@ func open(text, caFile string, stall time.Duration) (*Store, error) {
 		return nil, err
 	}
 	dial := net.Dialer{Timeout: stall}
+	keys := credentials.NewChainCredentials([]credentials.Provider{
+		&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}},
+	})
 	client, err := minio.NewCore(at.Host, &minio.Options{
-		Creds: credentials.NewChainCredentials([]credentials.Provider{
-			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}},
-		}),
+		Creds:  keys,
 		Secure: at.Scheme == "https",
 		Transport: &transport{stall: stall, to: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
@@ -99,7 +101,7 @@ func open(text, caFile string, stall time.Duration) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the store's URL %s: %w", text, err)
 	}
-	return &Store{url: strings.TrimSuffix(text, "/"), bucket: bucket, prefix: prefix, client: client, stall: stall, most: maxObjects}, nil
+	return &Store{url: strings.TrimSuffix(text, "/"), bucket: bucket, prefix: prefix, client: client, credentials: keys, stall: stall, most: maxObjects}, nil
 }
 
 // readAuthorities returns the authorities of the machine, and those in a file. Nil: those of the machine.
@@ -143,9 +145,13 @@ func (s *Store) fail(ctx context.Context, verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+	switch answer := minio.ToErrorResponse(err); {
+	case answer.Code == minio.NoSuchKey:
 		err = ErrMissing
-	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
+	case answer.StatusCode == http.StatusBadRequest || answer.StatusCode == http.StatusForbidden:
+		s.credentials.Expire() // others may be in the file by now
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
 		err = cause
 	}
 	return fmt.Errorf("%s %s: %w", verb, strings.TrimSuffix(s.url+"/"+name, "/"), err)

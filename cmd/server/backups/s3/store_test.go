@@ -67,10 +67,10 @@ func TestAServerThatHangsIsGivenUp(t *testing.T) {
 				<-ended
 			},
 		} {
+			if name == "put" && kind == "in the middle" { // the answer is not read
+				continue
+			}
 			t.Run(name+" "+kind, func(t *testing.T) {
-				if name == "put" && kind == "in the middle" {
-					t.Skip("whoever puts does not read the answer")
-				}
 				ended := make(chan struct{})
 				s := openAt(t, func(w http.ResponseWriter, _ *http.Request) { serve(w, ended) })
 				t.Cleanup(func() { close(ended) })
@@ -86,10 +86,10 @@ func TestAServerThatHangsIsGivenUp(t *testing.T) {
 func TestAnAnswerWithoutEndIsGivenUp(t *testing.T) {
 	for name, call := range calls {
 		for code, begin := range map[int]string{http.StatusOK: "<ListBucketResult>", http.StatusForbidden: "<Error>"} {
+			if strings.HasPrefix(name, "put") && code == http.StatusOK { // the answer is not read
+				continue
+			}
 			t.Run(fmt.Sprint(name, code), func(t *testing.T) {
-				if strings.HasPrefix(name, "put") && code == http.StatusOK {
-					t.Skip("whoever puts does not read the answer")
-				}
 				sent := 0
 				ended := make(chan struct{})
 				s := openAt(t, func(w http.ResponseWriter, r *http.Request) {
@@ -243,5 +243,35 @@ func TestAFileNamesTheStoresAuthority(t *testing.T) {
 	}
 	if _, err := Open(server.URL+"/bucket", os.DevNull); err == nil || !strings.Contains(err.Error(), "no certificate") {
 		t.Error(err)
+	}
+}
+
+// Credentials that are replaced in the file are used once the store refuses those of before.
+func TestOtherCredentialsAreReadWhenTheStoreRefuses(t *testing.T) {
+	s := openAt(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Authorization"), "Credential=second/") {
+			_, _ = io.WriteString(w, "<ListBucketResult></ListBucketResult>")
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<Error><Code>InvalidAccessKeyId</Code></Error>")
+	})
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	file := filepath.Join(os.Getenv("HOME"), ".aws", "credentials")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"first", "second"} {
+		if err := os.WriteFile(file, []byte("[default]\naws_access_key_id="+key+"\naws_secret_access_key=secret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.List(t.Context())
+		if key == "first" && err == nil {
+			t.Error("it is not refused")
+		}
+		if _, err = s.List(t.Context()); key == "second" && err != nil {
+			t.Error(err)
+		}
 	}
 }
