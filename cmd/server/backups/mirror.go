@@ -109,6 +109,7 @@ func (m *mirror) files() map[string]int64 {
 func (m *mirror) run(ctx context.Context) error {
 	pause, failures := time.Duration(0), 0
 	for isFirst := true; sleep(ctx, pause); isFirst = false {
+		began := time.Now()
 		err := m.catchUp(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -116,7 +117,7 @@ func (m *mirror) run(ctx context.Context) error {
 		case isFirst && errors.Is(err, errForeign):
 			return err
 		case err != nil:
-			m.tellBehind(ctx, err)
+			m.tellBehind(ctx, began, err)
 			pause = min(putEvery<<min(failures, 10), tryMost)
 			failures++
 			continue
@@ -142,9 +143,9 @@ func (m *mirror) await(ctx context.Context) {
 	}
 }
 
-func (m *mirror) tellBehind(ctx context.Context, err error) {
+func (m *mirror) tellBehind(ctx context.Context, since time.Time, err error) {
 	if m.behind.IsZero() {
-		m.behind = time.Now()
+		m.behind = since
 	}
 	if time.Since(m.behind) >= tellAfter && time.Since(m.told) > tellEvery {
 		m.told = time.Now()
@@ -189,7 +190,7 @@ func (m *mirror) do(ctx context.Context, s *step) error {
 		if err := m.store.Delete(ctx, s.remove); err != nil {
 			if ctx.Err() == nil {
 				m.refused = time.Now()
-				klog.FromContext(ctx).Error(err, "The store keeps what the backup does not need any more: it is tried again later. If it may not delete, have the store itself remove what is older than --keep", "store", m.store, "objects", len(s.remove), "again", tellEvery)
+				klog.FromContext(ctx).Error(err, "The store keeps what the backup does not need any more: it is tried again later. If it may not delete, see docs/BACKUP.md for who else may", "store", m.store, "objects", len(s.remove), "again", tellEvery)
 			}
 			return context.Cause(ctx)
 		}

@@ -624,6 +624,10 @@ func TestAFetchTrustsNoFileThatItFinds(t *testing.T) {
 		if _, err := Fetch(t.Context(), b, directory); err != nil {
 			t.Fatal(err)
 		}
+		again := filepath.Join(t.TempDir(), "again")
+		if _, err := Fetch(t.Context(), b, again); err != nil || !reflect.DeepEqual(readWhole(t, directory), readWhole(t, again)) {
+			t.Errorf("%s is not fetched again: %v", name, err)
+		}
 		s.compare(directory, when)
 	})
 }

@@ -154,6 +154,9 @@ func (s *Store) fail(ctx context.Context, verb, name string, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
 		err = cause
 	}
+	if said := (*url.Error)(nil); errors.As(err, &said) {
+		err = said.Err // the URL is said below
+	}
 	return fmt.Errorf("%s %s: %w", verb, strings.TrimSuffix(s.url+"/"+name, "/"), err)
 }
 
