@@ -32,7 +32,8 @@ func TestAMoveThatIsStruckLeavesTheWorkspaceOnOneShardI16(t *testing.T) {
 	for n := *moveFirst; n < *moveFirst+*moveFaults; n++ {
 		stop := u.writes(2)
 		from, to := u.on(), u.another()
-		// each kind of strike meets another step the next time, and all of them in as many rounds as there are steps
+		// each kind of strike meets another step the next time, and all of them in as many rounds as there are
+		// steps
 		strike, step := strikes[n%len(strikes)], moveSteps[(n+n/len(strikes))%len(moveSteps)]
 		reached := u.awaitStep(step, from, to)
 		move := harness.Command(t, "regent", "cluster", "move", "root:used", "--to="+to, "--kubeconfig="+i.Kubeconfig(), "--server="+i.Root.Replicas[0].URL)

@@ -163,13 +163,13 @@ func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 	}
 }
 
-// counted counts what is asked about each cluster.
-type counted struct {
+// tally counts what is asked about each cluster.
+type tally struct {
 	elsewhere
 	asked map[logicalcluster.Name]int
 }
 
-func (c *counted) LogicalCluster(_ context.Context, _ string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+func (c *tally) LogicalCluster(_ context.Context, _ string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
 	c.asked[cluster]++
 	lc := inCluster(cluster.String())
 	lc.UID = types.UID(cluster)
@@ -193,7 +193,7 @@ func TestOtherShardsAreAskedOnceWhetherAWorkspaceHasFollowed(t *testing.T) {
 			still = append(still, inCluster(cluster))
 		}
 	}
-	c, others := cached(t, nil, all...), &counted{asked: map[logicalcluster.Name]int{}}
+	c, others := cached(t, nil, all...), &tally{asked: map[logicalcluster.Name]int{}}
 	c.others = controllers.NewShards("root", others)
 	c.others.LogicalClusters.Add("us1", controllertest.Informer(t, controllertest.NewSource(still...), nil))
 	for range 3 {
