@@ -173,7 +173,7 @@ func (c *caches) nowhereElse() func(context.Context, logicalcluster.Name) error 
 func (s *Server) newMoves(store *store, caches *caches) *moves.Moves {
 	m := &moves.Moves{Shard: s.cfg.Shard, Store: store.Client, Live: caches.live, Bindings: storedBindings{caches.informers.APIResourceSchemas, caches.live.bindings(), caches.clients}, BaseURL: s.cfg.BaseURL, Seen: store.SeenRevision, RootCA: s.rootCA}
 	if caches.others != nil {
-		m.Others = caches.others
+		m.Others, m.NowhereElse = caches.others, caches.homes.NowhereElse
 	}
 	return m
 }

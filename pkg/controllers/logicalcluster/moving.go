@@ -57,10 +57,7 @@ func (c *controller) vacate(ctx context.Context, lc *corev1alpha1.LogicalCluster
 		c.AddAfter(cluster, vacateAfter)
 		return nil
 	}
-	left, err := c.hasLeft(ctx, lc, to)
-	if err != nil {
-		return err
-	}
+	left := c.hasLeft(ctx, lc, to)
 	for _, ws := range c.informers.Workspaces.List(cluster) {
 		if left = left && c.hasFollowed(ctx, ws, to); !left {
 			break
@@ -115,15 +112,21 @@ func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Worksp
 	}
 	child, cluster := c.childOf(ws), logicalcluster.Name(ws.Spec.Cluster)
 	if at != c.shard {
-		if _, heard := c.others.LogicalClusters.Get(at, clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName}); heard {
-			return false // that shard tells of those whose Workspace is here, as they know
+		// That shard tells of those whose Workspace is here, as they know.
+		heard, ok := c.others.LogicalClusters.Get(at, clusters.Key{Cluster: cluster, Name: corev1alpha1.LogicalClusterName})
+		if ok && !clusters.HasMoved(heard) && controllers.Owns(ws, heard) {
+			return false
 		}
 		if c.followers.has(ws) {
 			return true
 		}
 		there, err := c.others.Live.LogicalCluster(ctx, at, cluster)
-		if apierrors.IsNotFound(err) {
-			return true // it is gone, or moves itself
+		if _, moves := errors.AsType[*clusters.MovedError](err); moves {
+			return true // by itself
+		}
+		if apierrors.IsNotFound(err) { // it is gone
+			c.followers.add(ws)
+			return true
 		}
 		if err != nil {
 			return false
@@ -138,26 +141,34 @@ func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Worksp
 	return false
 }
 
-// hasLeft reports whether the shard to which a cluster has moved has it, and its Workspace says so.
-func (c *controller) hasLeft(ctx context.Context, lc *corev1alpha1.LogicalCluster, to string) (bool, error) {
-	there, err := c.others.Live.LogicalCluster(ctx, to, clusters.KeyOf(lc).Cluster)
-	_, movedOn := errors.AsType[*clusters.MovedError](err)
-	// it was deleted there, or that shard was restored from a backup of before
-	isGone := apierrors.IsNotFound(err) && !movedOn
+// hasLeft reports whether another shard has a cluster, which its Workspace names; or, if there is no Workspace any more,
+// whether the shard to which it has moved does not keep it. If that cannot be known, or a shard was restored and has it
+// as it was before, or has lost it, the cluster stays: it may be the last copy.
+func (c *controller) hasLeft(ctx context.Context, lc *corev1alpha1.LogicalCluster, to string) bool {
 	owner, ok := ownerOf(lc)
-	if !ok || err != nil && !apierrors.IsNotFound(err) || err == nil && (there.UID != lc.UID || clusters.IsComing(there) || clusters.EpochOf(there) <= clusters.EpochOf(lc)) {
-		// asked again: the shard may be down, or was restored, and has it as it was long before
-		return false, nil
+	if !ok {
+		return false
 	}
 	ws, err := c.owner(ctx, lc, owner)
-	if err != nil {
-		return false, nil //nolint:nilerr // asked again: the shard of the Workspace may be down, or the Workspace move itself
+	if err != nil { // its shard may be down, or the Workspace move itself
+		klog.FromContext(ctx).V(4).Info("The Workspace of a logical cluster that has moved cannot be read", "cluster", clusters.KeyOf(lc).Cluster, "err", err)
+		return false
 	}
-	if ws == nil || ws.UID != lc.Spec.Owner.UID {
-		return true, nil
+	isDeleted := ws == nil || ws.UID != lc.Spec.Owner.UID
+	if !isDeleted {
+		to = clusters.ShardOf(ws, clusters.ShardLabel, clusters.ShardOf(lc, clusters.OwnerShardLabel, c.shard))
 	}
-	at := clusters.ShardOf(lc, clusters.OwnerShardLabel, c.shard)
-	return !isGone && clusters.ShardOf(ws, clusters.ShardLabel, at) != c.shard, nil
+	if to == c.shard {
+		return false
+	}
+	there, err := c.others.Live.LogicalCluster(ctx, to, clusters.KeyOf(lc).Cluster)
+	if _, movedOn := errors.AsType[*clusters.MovedError](err); movedOn {
+		return false
+	}
+	if apierrors.IsNotFound(err) {
+		return isDeleted
+	}
+	return err == nil && there.UID == lc.UID && !clusters.IsComing(there) && clusters.EpochOf(there) > clusters.EpochOf(lc)
 }
 
 // childOf returns the cluster of a Workspace, if it is on this shard.

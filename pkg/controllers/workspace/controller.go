@@ -189,7 +189,7 @@ func (c *controller) worldOf(ws *tenancyv1alpha1.Workspace) world {
 	if w.owned() {
 		w.movedTo = clusters.MovedTo(w.logicalCluster).Shard
 	}
-	if cluster != "" && w.movedTo == "" {
+	if cluster != "" && w.movedTo == "" && ws.DeletionTimestamp == nil {
 		w.movedTo = ws.Annotations[clusters.ReturnAnnotation]
 	}
 	if w.awaits() || w.misses() {

@@ -43,6 +43,8 @@ type Arriving struct {
 	// Since and Last are those of Recent, with what has changed up to the freeze.
 	Since int64            `json:"since,omitempty"`
 	Last  map[string]int64 `json:"last,omitempty"`
+	// Until is the revision at which it left, that of the Departure.
+	Until int64 `json:"until,omitempty"`
 }
 
 // Recent is what has changed in a logical cluster of late.

@@ -118,7 +118,7 @@ func (a *arriving) complete(req *http.Request, frozen storage.Freeze) error {
 	if err != nil {
 		return err
 	}
-	return answerOf(a.moves.Complete(req.Context(), frozen, lc, given.Objects, storage.Resume{Since: given.Since, Last: given.Last}))
+	return answerOf(a.moves.Complete(req.Context(), frozen, lc, given.Objects, storage.Resume{Since: given.Since, Last: given.Last, Until: given.Until}))
 }
 
 // fill writes objects as the other shard has them.

@@ -83,6 +83,9 @@ func (l *leaving) reconcile(req *http.Request) error {
 	if _, err := l.mayWriteAll(req, bundle.LeavingPath); err != nil {
 		return err
 	}
+	if err := l.checkFormat(); err != nil {
+		return err
+	}
 	cluster, to := logicalcluster.Name(req.URL.Query().Get("cluster")), req.URL.Query().Get("to")
 	switch {
 	case !clusters.IsValidName(cluster) || req.Method == http.MethodPost && !clusters.IsSegment(to):

@@ -617,7 +617,7 @@ func (m *mover) leave(ctx context.Context) error {
 		return err
 	}
 	m.objects = m.leaving.Objects
-	body, err := json.Marshal(bundle.Arriving{LogicalCluster: m.leaving.LogicalCluster, Objects: m.leaving.Objects, Since: m.recent.Since, Last: m.recent.Last})
+	body, err := json.Marshal(bundle.Arriving{LogicalCluster: m.leaving.LogicalCluster, Objects: m.leaving.Objects, Since: m.recent.Since, Last: m.recent.Last, Until: m.leaving.Revision})
 	if err != nil {
 		return fmt.Errorf("encode what arrives: %w", err)
 	}

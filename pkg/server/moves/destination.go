@@ -313,7 +313,9 @@ func (m *Moves) hasDeparted(ctx context.Context, lc *corev1alpha1.LogicalCluster
 	return false, nil
 }
 
-// isNamed reports whether the Workspace of a logical cluster that comes says that it is on this shard.
+// isNamed reports whether the Workspace of a logical cluster that comes, and that its former shard does not have, says
+// that it is on this shard. The error wraps ErrUndecided unless there is no such Workspace, or the shard has the cluster
+// that it names: what has come may be all that there is.
 func (m *Moves) isNamed(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
 	owner := lc.Spec.Owner
 	if owner == nil {
@@ -327,11 +329,29 @@ func (m *Moves) isNamed(ctx context.Context, lc *corev1alpha1.LogicalCluster) (b
 	ws, err := read()
 	switch {
 	case apierrors.IsNotFound(err):
+		if _, err = m.readAt(ctx, at, of.Cluster); err == nil { // its cluster has not left that shard
+			return false, nil
+		}
+	case err == nil && ws.UID != owner.UID:
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("%w: %w", ErrUndecided, err)
+	case err == nil && clusters.ShardOf(ws, clusters.ShardLabel, at) == m.Shard:
+		return true, nil
+	case err == nil:
+		var there *corev1alpha1.LogicalCluster
+		there, err = m.readAt(ctx, clusters.ShardOf(ws, clusters.ShardLabel, at), logicalcluster.From(lc))
+		if err == nil && there.UID == lc.UID && !clusters.IsComing(there) {
+			return false, nil
+		}
 	}
-	return ws.UID == owner.UID && clusters.ShardOf(ws, clusters.ShardLabel, at) == m.Shard, nil
+	return false, fmt.Errorf("%w: nobody else has logical cluster %s: %w", ErrUndecided, logicalcluster.From(lc), cmp.Or(err, ErrCannotMove))
+}
+
+// readAt reads a LogicalCluster of a shard, which may be this one.
+func (m *Moves) readAt(ctx context.Context, shard string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
+	if shard == m.Shard {
+		return m.Live.LogicalCluster(ctx, cluster)
+	}
+	return m.Others.LogicalCluster(ctx, shard, cluster)
 }
 
 // End implements controllers.Moves.
@@ -355,7 +375,8 @@ func (m *Moves) end(ctx context.Context, lc *corev1alpha1.LogicalCluster) error 
 	if err != nil {
 		return err
 	}
-	if from := clusters.ComingFrom(lc); from != (clusters.Move{}) {
+	// One that is not complete departs no more, or this shard was restored since, and the other one can take it back.
+	if from := clusters.ComingFrom(lc); from != (clusters.Move{}) && lc.Annotations[clusters.CompleteAnnotation] != "" {
 		departed, err := m.hasDeparted(ctx, lc)
 		if err != nil {
 			return err

@@ -200,10 +200,25 @@ func (n *network) LogicalCluster(ctx context.Context, shard string, cluster logi
 		return nil, errors.New("it does not answer")
 	}
 	lc, err := n.all[shard].LogicalCluster(ctx, cluster)
-	if err == nil && clusters.HasMoved(lc) {
-		return nil, &clusters.MovedError{Cluster: cluster, To: clusters.MovedTo(lc)}
+	switch {
+	case err == nil && clusters.HasMoved(lc): // it is a NotFound, too
+		return nil, errors.Join(apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), cluster.String()), &clusters.MovedError{Cluster: cluster, To: clusters.MovedTo(lc)})
+	case err == nil && clusters.IsComing(lc): // users wait for it
+		return nil, apierrors.NewServiceUnavailable("it comes")
 	}
 	return lc, err
+}
+
+// nowhereBut returns an error if another shard than one has a logical cluster, or may have it.
+func (n *network) nowhereBut(own string) func(context.Context, logicalcluster.Name) error {
+	return func(ctx context.Context, cluster logicalcluster.Name) error {
+		for name := range n.all {
+			if _, err := n.LogicalCluster(ctx, name, cluster); name != own && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("shard %s does not say that it has nothing: %w", name, err)
+			}
+		}
+		return nil
+	}
 }
 
 func (n *network) Workspace(context.Context, string, clusters.Key) (*tenancyv1alpha1.Workspace, error) {
@@ -251,7 +266,7 @@ func mustEncode(lc *corev1alpha1.LogicalCluster) storage.Stored {
 }
 
 func (w *world) at(e *etcd) *moves.Moves {
-	return &moves.Moves{Shard: e.name, Store: e, Live: e, Bindings: &copies{}, Others: w.network, BaseURL: "https://regent", Seen: func() int64 { return e.revision }}
+	return &moves.Moves{Shard: e.name, Store: e, Live: e, Bindings: &copies{}, Others: w.network, NowhereElse: w.network.nowhereBut(e.name), BaseURL: "https://regent", Seen: func() int64 { return e.revision }}
 }
 
 // begin begins to move the cluster from where it is, unless a move is under way.

@@ -40,8 +40,11 @@ func (m *Moves) Concede(ctx context.Context, cluster logicalcluster.Name, to str
 		return refuse("logical cluster %s comes, leaves, or has moved to another shard: try again in some seconds", cluster)
 	}
 	there, err := m.Others.LogicalCluster(ctx, to, cluster)
-	if err != nil {
+	if apierrors.IsNotFound(err) {
 		return refuse("shard %s must say that it has logical cluster %s: %v", to, cluster, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	move := clusters.Move{Shard: to, ID: conceded}
 	switch from := clusters.ComingFrom(there); {
@@ -89,8 +92,8 @@ func (m *Moves) Return(ctx context.Context, cluster logicalcluster.Name) error {
 	return m.Store.Return(ctx, cluster, encoded, revision, to)
 }
 
-// isLost returns an error unless the shard to which a logical cluster has moved says that it has nothing of it, or not
-// all, and never has it without this shard.
+// isLost returns an error unless the shard to which a logical cluster has moved says that it has nothing of it, and no
+// other one has it.
 func (m *Moves) isLost(ctx context.Context, lc *corev1alpha1.LogicalCluster, to clusters.Move) error {
 	cluster := logicalcluster.From(lc)
 	there, err := m.Others.LogicalCluster(ctx, to.Shard, cluster)
@@ -102,14 +105,15 @@ func (m *Moves) isLost(ctx context.Context, lc *corev1alpha1.LogicalCluster, to 
 		return refuse("logical cluster %s has moved on, from shard %s to %s", cluster, to.Shard, moved.To.Shard)
 	}
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrUndecided, err)
-	case !clusters.IsComing(there):
+	case err == nil && clusters.IsComing(there):
+		return fmt.Errorf("%w: logical cluster %s comes to shard %s, whose leader ends that", ErrUndecided, cluster, to.Shard)
+	case err == nil:
 		return refuse("shard %s has logical cluster %s", to.Shard, cluster)
-	case there.Annotations[clusters.CompleteAnnotation] != "":
-		return refuse("logical cluster %s is about to arrive on shard %s", cluster, to.Shard)
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	if err := m.NowhereElse(ctx, cluster); err != nil {
+		return refuse("logical cluster %s must be on no other shard: %v", cluster, err)
 	}
 	return nil
 }

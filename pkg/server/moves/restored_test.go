@@ -27,7 +27,12 @@ func (b *backup) restore() {
 // has reports whether an etcd has all of the cluster, and not only because it was about to come when the other one was
 // restored.
 func (w *world) has(e *etcd) bool {
-	return e.lc != nil && (!clusters.IsComing(e.lc) || e.lc.Annotations[clusters.CompleteAnnotation] != "" && w.network.named == e.name)
+	return e.lc != nil && (!clusters.IsComing(e.lc) || w.comes(e) && w.network.named == e.name)
+}
+
+// comes reports whether all of the cluster has come, and is not there yet.
+func (w *world) comes(e *etcd) bool {
+	return e.lc != nil && clusters.IsComing(e.lc) && e.lc.Annotations[clusters.CompleteAnnotation] != ""
 }
 
 // reconcile is what regent shard reconcile asks the shards for.
@@ -84,7 +89,7 @@ func TestAfterARestoreOneShardHasAClusterI16(t *testing.T) {
 		}
 		w.next = 0
 		kept.restore()
-		isLost := !w.has(w.a) && !w.has(w.b)
+		isLost := !w.has(w.a) && !w.has(w.b) || w.comes(w.a) && w.comes(w.b) // each waits for the other
 		w.settle()
 		reconciled := w.reconcile()
 		w.settle()
@@ -118,6 +123,11 @@ func TestWhatIsNotSoIsNotReconciled(t *testing.T) {
 		if err := w.at(w.a).Concede(w.Context(), team, "b"); !errors.Is(err, moves.ErrCannotMove) {
 			t.Errorf("it is conceded to a shard that does not have it: %v", err)
 		}
+		w.network.down = true
+		if err := w.at(w.a).Concede(w.Context(), team, "b"); !errors.Is(err, moves.ErrUndecided) {
+			t.Errorf("it is conceded to a shard that does not answer: %v", err)
+		}
+		w.network.down = false
 		w.b.put(mustEncode(w.a.lc))
 		if err := w.at(w.a).Concede(w.Context(), team, "b"); !errors.Is(err, moves.ErrCannotMove) {
 			t.Errorf("it is conceded to a shard that says it has the same, of no later epoch: %v", err)
@@ -141,6 +151,14 @@ func TestWhatIsNotSoIsNotReconciled(t *testing.T) {
 		if err := w.at(half).Return(w.Context(), team); !errors.Is(err, moves.ErrCannotMove) {
 			t.Errorf("it is taken back, and some of it was removed: %v", err)
 		}
+		third := &etcd{name: "c"}
+		third.put(mustEncode(half.lc))
+		delete(third.lc.Annotations, clusters.MovedAnnotation)
+		w.network.all["c"] = third
+		if err := w.at(w.a).Return(w.Context(), team); !errors.Is(err, moves.ErrCannotMove) {
+			t.Errorf("it is taken back, and a third shard has it: %v", err)
+		}
+		delete(w.network.all, "c")
 		if err := w.at(w.a).Return(w.Context(), team); err != nil {
 			t.Errorf("it is not taken back, and the other shard has lost it: %v", err)
 		}

@@ -119,15 +119,23 @@ type Resume struct {
 	// client that has seen that, or Since if there is none, has seen all.
 	Since int64            `json:"since"`
 	Last  map[string]int64 `json:"last,omitempty"`
+	// Until is the revision there when it left. 0: that is not known. What is much later was told by an etcd that
+	// was restored since.
+	Until int64 `json:"until,omitempty"`
 	// Start is a revision here from which on there are changes that were made here.
 	Start int64 `json:"start,omitempty"`
 }
+
+// resumeSlack is by how much a watch may have been told of later revisions than that at which its logical cluster left:
+// etcd goes on for some seconds before the watch ends. A restore goes further (docs/BACKUP.md, --bump-revision).
+const resumeSlack = 10_000_000
 
 // from returns the revision from which a watch goes on that was told of a version there. ok is false if it may have
 // missed something.
 func (r Resume) from(resource, version string) (revision string, ok bool) {
 	n := numberOf(version)
-	if r.Start == 0 || n == 0 || n>>revisionBits != r.Epoch || n&(1<<revisionBits-1) < max(r.Since, r.Last[resource]) {
+	at := n & (1<<revisionBits - 1)
+	if r.Start == 0 || n == 0 || n>>revisionBits != r.Epoch || at < max(r.Since, r.Last[resource]) || r.Until > 0 && at > r.Until+resumeSlack {
 		return "", false
 	}
 	return strconv.FormatInt(r.Start, 10), true
