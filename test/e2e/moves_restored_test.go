@@ -24,23 +24,30 @@ func TestAWorkspaceIsOnOneShardAfterARestoreI16(t *testing.T) {
 	// commands need the root shard
 	third := all[slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m != former && m != i.Root })]
 	next := all[slices.IndexFunc(all, func(m *harness.ShardMember) bool { return m != former && m != third })]
-	cordon := func(verb string) {
-		for _, m := range []*harness.ShardMember{former, next} {
-			if _, err := i.TryRegent("shard", verb, m.Name); err != nil {
-				t.Fatal(err)
+	below := func(parent, name string, on *harness.ShardMember) {
+		t.Helper()
+		cordon := func(verb string) {
+			for _, m := range all {
+				if m == on {
+					continue
+				}
+				if _, err := i.TryRegent("shard", verb, m.Name); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
+		cordon("cordon")
+		create(t, []*harness.Front{u.front}, parent, name)
+		if _, at := awaitReady(t, []*harness.Front{u.front}, parent, name); at != on.Name {
+			t.Fatalf("workspace %s of %s is on %s", name, parent, at)
+		}
+		cordon("uncordon")
 	}
-	cordon("cordon")
-	create(t, []*harness.Front{u.front}, "root:used", "below")
-	if _, at := awaitReady(t, []*harness.Front{u.front}, "root:used", "below"); at != third.Name {
-		t.Fatalf("the workspace below is on %s", at)
-	}
-	cordon("uncordon")
-	reach := func() {
+	below("root:used", "below", third)
+	reach := func(path string) {
 		t.Helper()
-		harness.Eventually(t, "the workspace below is served", func() bool {
-			_, err := u.front.Kube("root:used:below").CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+		harness.Eventually(t, path+" is served", func() bool {
+			_, err := u.front.Kube(path).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 			return err == nil
 		})
 	}
@@ -59,15 +66,21 @@ func TestAWorkspaceIsOnOneShardAfterARestoreI16(t *testing.T) {
 	u.mustHaveAll()
 	u.write("after-the-command", true)
 	harness.Eventually(t, "its former shard has removed it again", func() bool { return u.hasLeft(former) })
-	reach()
+	reach("root:used:below")
 	if again := u.reconcile(former); len(again) != 0 {
 		t.Errorf("there is still something to settle: %+v", again)
 	}
 
-	// Its new shard is restored: none has it. The former one keeps it, because that of the workspace below is down.
+	// Its new shard is restored: none has it, nor a workspace in it. The former one keeps both, because that of the
+	// workspaces below them is down.
+	below("root:used", "inner", next)
+	below("root:used:inner", "deep", third)
 	backup = r.backup(former)
 	third.Kill()
 	u.move(former.Name)
+	if _, err := i.TryRegent("cluster", "move", "root:used:inner", "--to="+former.Name); err != nil {
+		t.Fatal(err)
+	}
 	former.Kill()
 	former.Etcd.Restore(t, backup)
 	for _, m := range []*harness.ShardMember{former, third} {
@@ -77,13 +90,16 @@ func TestAWorkspaceIsOnOneShardAfterARestoreI16(t *testing.T) {
 	if out, err := i.TryRegent("cluster", "move", "root:used", "--to="+third.Name); err == nil || !strings.Contains(err.Error(), "regent shard reconcile "+former.Name) {
 		t.Errorf("a move does not say what to do: %s, %v", out, err)
 	}
-	if done := u.reconcile(former); len(done) != 1 || done[0].Shard != next.Name || !done[0].TakenBack {
-		t.Fatalf("what was done is %+v", done)
+	if settled := u.reconcile(former); len(settled) != 2 || settled[0].Path != "root:used" || settled[1].Path != "root:used:inner" ||
+		slices.ContainsFunc(settled, func(r reconciled) bool { return r.Shard != next.Name || !r.TakenBack }) {
+		t.Fatalf("what was settled is %+v", settled)
 	}
 	u.mustBeOn(next.Name)
 	u.mustHaveAll()
 	u.write("after-its-return", true)
-	reach()
+	for _, path := range []string{"root:used:below", "root:used:inner", "root:used:inner:deep"} {
+		reach(path)
+	}
 	u.move(third.Name)
 	u.mustHaveAll()
 }
@@ -97,8 +113,8 @@ func (u *used) move(to string) {
 
 // reconciled is what the command prints of a workspace.
 type reconciled struct {
-	Shard, From, Why string
-	TakenBack        bool
+	Path, Shard, From, Why string
+	TakenBack              bool
 }
 
 func (u *used) reconcile(restored *harness.ShardMember, flags ...string) (all []reconciled) {

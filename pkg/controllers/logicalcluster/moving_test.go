@@ -126,6 +126,7 @@ func (v *vacated) Vacate(context.Context, *corev1alpha1.LogicalCluster) error { 
 // What a cluster had is removed only once its new shard has it, and nobody leads here any more.
 func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 	notFound := apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), "x")
+	goneElsewhere := errors.Join(notFound, &clusters.MovedError{Cluster: "child", To: clusters.Move{Shard: "asia", ID: "m2"}}) // as shards.Reader says it
 	there, before := child("us1"), child("us1")
 	there.Annotations[clusters.EpochAnnotation] = "1"
 	for name, tc := range map[string]struct {
@@ -140,7 +141,8 @@ func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 		"it comes there":                     {elsewhere{lc: inCluster("child", annotation(clusters.ComingAnnotation, "now")), workspace: workspaceIn("parent", "u", "eu1")}, 0},
 		"its new shard has lost it":          {elsewhere{lcErr: notFound, workspace: workspaceIn("parent", "u", "eu1")}, 0},
 		"its new shard has it as it was":     {elsewhere{lc: before, workspace: workspaceIn("parent", "u", "eu1")}, 0},
-		"it has moved on":                    {elsewhere{lcErr: &clusters.MovedError{Cluster: "child"}, workspace: workspaceIn("parent", "u", "asia")}, 0},
+		"it has moved on":                    {elsewhere{lcErr: goneElsewhere, workspace: workspaceIn("parent", "u", "asia")}, 0},
+		"it has moved on, and was deleted":   {elsewhere{lcErr: goneElsewhere, wsErr: notFound}, 0},
 		"it was deleted":                     {elsewhere{lcErr: notFound, wsErr: notFound}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,11 +173,15 @@ type tally struct {
 
 func (c *tally) LogicalCluster(_ context.Context, _ string, cluster logicalcluster.Name) (*corev1alpha1.LogicalCluster, error) {
 	c.asked[cluster]++
-	lc := inCluster(cluster.String())
-	lc.UID = types.UID(cluster)
-	lc.Spec.Owner = &corev1alpha1.LogicalClusterOwner{Name: "w", Cluster: "parent", UID: types.UID("of-" + cluster)}
-	lc.Labels = map[string]string{clusters.OwnerShardLabel: "eu1"}
-	return lc, nil
+	return ownedBy(cluster.String(), "eu1"), nil
+}
+
+// ownedBy returns the LogicalCluster of a Workspace in cluster parent, which is on a shard, as it knows.
+func ownedBy(cluster, shard string) *corev1alpha1.LogicalCluster {
+	lc := inCluster(cluster)
+	lc.Spec.Owner = &corev1alpha1.LogicalClusterOwner{Name: cluster, Cluster: "parent", UID: types.UID("of-" + cluster)}
+	lc.Labels = map[string]string{clusters.OwnerShardLabel: shard}
+	return lc
 }
 
 // A cluster that has moved may have thousands of workspaces on other shards. Each of their shards is asked once whether
@@ -190,7 +196,7 @@ func TestOtherShardsAreAskedOnceWhetherAWorkspaceHasFollowed(t *testing.T) {
 		ws.Name, ws.Spec.Cluster = cluster, cluster
 		all = append(all, ws)
 		if i%10 == 0 { // these shard us1 tells of as those of Workspaces of this shard
-			still = append(still, inCluster(cluster))
+			still = append(still, ownedBy(cluster, "root"))
 		}
 	}
 	c, others := cached(t, nil, all...), &tally{asked: map[logicalcluster.Name]int{}}

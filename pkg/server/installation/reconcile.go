@@ -3,15 +3,18 @@ package installation
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,8 +35,8 @@ type Reconciliation struct {
 	// Why says why nothing is done: an administrator decides. It is empty otherwise.
 	Why string `json:"why,omitempty"`
 
-	owner      *corev1alpha1.LogicalClusterOwner
-	ownerShard string
+	// of is what was decided by.
+	of claim
 }
 
 // claim is what a shard says that it has of a logical cluster.
@@ -44,8 +47,8 @@ type claim struct {
 	// origins are the shards from which it has come, and movedTo the one to which it has moved.
 	origins []string
 	movedTo string
-	// comes: it is not there yet, and isComplete: all of it is.
-	comes, isComplete bool
+	// comes: it is not there yet, and isComplete: all of it is. isVacated: it has moved, and objects were removed.
+	comes, isComplete, isVacated bool
 
 	path       string
 	owner      *corev1alpha1.LogicalClusterOwner
@@ -55,14 +58,19 @@ type claim struct {
 func claimOf(shard string, lc *corev1alpha1.LogicalCluster) claim {
 	return claim{
 		shard: shard, uid: lc.UID, epoch: clusters.EpochOf(lc), origins: clusters.OriginsOf(lc), movedTo: clusters.MovedTo(lc).Shard,
-		comes: clusters.IsComing(lc), isComplete: lc.Annotations[clusters.CompleteAnnotation] != "",
+		comes: clusters.IsComing(lc), isComplete: lc.Annotations[clusters.CompleteAnnotation] != "", isVacated: lc.Annotations[clusters.VacatedAnnotation] != "",
+		path: pathOf(lc), owner: lc.Spec.Owner, ownerShard: clusters.ShardOf(lc, clusters.OwnerShardLabel, shard),
 	}
 }
 
+// settledAtOnce is how many logical clusters are settled at the same time.
+const settledAtOnce = 8
+
 // Reconcile settles where the logical clusters are that have moved to a shard, or away from it, since the backup of
 // which its etcd was restored: one that two shards have is given up by that which had it before, and one that its new
-// shard has lost is taken back by its former one. tell is called with each, once that is done, or was refused. With
-// plan nothing is done. All shards must answer, and what they say is believed. It may be called again.
+// shard has lost is taken back by its former one. tell is called with each, once that is done, or was refused; those
+// above come first. With plan nothing is done. All shards must answer, and what they say is believed. It may be called
+// again, and meanwhile others may move.
 func (a *Admin) Reconcile(ctx context.Context, restored string, plan bool, tell func(Reconciliation)) error {
 	all, err := a.members(ctx)
 	if err != nil {
@@ -71,34 +79,85 @@ func (a *Admin) Reconcile(ctx context.Context, restored string, plan bool, tell 
 	if memberOf(all, restored) == nil {
 		return fmt.Errorf("shard %q %w", restored, errNoMember)
 	}
-	found, err := a.claims(ctx, all, restored)
+	decided, err := a.decide(ctx, all, restored)
 	if err != nil {
 		return err
 	}
-	m, unsettled := &mover{}, 0
-	defer m.close()
-	for _, cluster := range slices.Sorted(maps.Keys(found)) {
-		r, ok := reconcile(cluster, found[cluster], restored)
-		if !ok {
-			continue
-		}
-		if r.Why == "" && !plan {
-			if err := a.settle(ctx, m, all, r); err != nil {
-				r.Why = err.Error()
-			}
-		}
-		if r.Why != "" {
-			unsettled++
-		}
-		tell(r)
-		if ctx.Err() != nil {
-			return fmt.Errorf("reconcile shard %s: %w", restored, context.Cause(ctx))
+	s := &settler{admin: a, all: all, shards: map[string]*shardClient{}}
+	defer s.close()
+	if !plan {
+		if err := s.open(); err != nil {
+			return err
 		}
 	}
-	if unsettled > 0 {
-		return fmt.Errorf("%d workspaces are not settled, as said above", unsettled)
+	var mu sync.Mutex
+	unsettled := 0
+	for len(decided) > 0 && ctx.Err() == nil { // those of one depth: the Workspaces of the next are in them
+		n := slices.IndexFunc(decided, func(r Reconciliation) bool { return r.depth() > decided[0].depth() })
+		if n < 0 {
+			n = len(decided)
+		}
+		settling := errgroup.Group{}
+		settling.SetLimit(settledAtOnce)
+		for _, r := range decided[:n] {
+			settling.Go(func() error {
+				if r.Why == "" && !plan {
+					if err := s.settle(ctx, r); err != nil {
+						r.Why = err.Error()
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if r.Why != "" {
+					unsettled++
+				}
+				tell(r)
+				return nil
+			})
+		}
+		_ = settling.Wait() // they tell of their errors
+		decided = decided[n:]
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("reconcile shard %s: %w", restored, context.Cause(ctx))
+	case unsettled > 0:
+		return fmt.Errorf("%d workspaces are not settled, as said above: give the command again, or an administrator decides", unsettled)
 	}
 	return nil
+}
+
+func (r Reconciliation) depth() int { return strings.Count(r.Path, ":") }
+
+// decide returns what is to be settled, by path. The shards are asked twice, since each says what it has at another
+// moment: what moves meanwhile is decided otherwise the second time.
+func (a *Admin) decide(ctx context.Context, all []*corev1alpha1.Shard, restored string) (decided []Reconciliation, err error) {
+	var before map[logicalcluster.Name]Reconciliation
+	for range 2 {
+		found, err := a.claims(ctx, all, restored)
+		if err != nil {
+			return nil, err
+		}
+		now := map[logicalcluster.Name]Reconciliation{}
+		decided = nil
+		for cluster, claims := range found {
+			r, ok := reconcile(cluster, claims, restored)
+			if !ok {
+				continue
+			}
+			now[cluster] = r
+			if b, ok := before[cluster]; ok && b.Shard == r.Shard && b.From == r.From && b.TakenBack == r.TakenBack && b.of.epoch == r.of.epoch {
+				decided = append(decided, r)
+			}
+		}
+		if before = now; len(now) == 0 {
+			return nil, nil
+		}
+	}
+	slices.SortFunc(decided, func(a, b Reconciliation) int {
+		return cmp.Or(cmp.Compare(a.depth(), b.depth()), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	return decided, nil
 }
 
 // reconcile decides what becomes of a logical cluster, by what all shards say that they have of it. It is pure. ok:
@@ -115,7 +174,7 @@ func reconcile(cluster logicalcluster.Name, all []claim, restored string) (r Rec
 		}
 	}
 	result := func(at claim, from, why string) (Reconciliation, bool) {
-		return Reconciliation{Path: cmp.Or(at.path, cluster.String()), Cluster: cluster.String(), Shard: at.shard, From: from, Why: why, owner: at.owner, ownerShard: at.ownerShard}, true
+		return Reconciliation{Path: cmp.Or(at.path, cluster.String()), Cluster: cluster.String(), Shard: at.shard, From: from, Why: why, of: at}, true
 	}
 	switch {
 	case len(there) > 2:
@@ -131,7 +190,11 @@ func reconcile(cluster logicalcluster.Name, all []claim, restored string) (r Rec
 	case slices.ContainsFunc(all, func(c claim) bool { return c.comes && c.isComplete && c.shard == moved[0].movedTo }):
 		return r, false // the leader there ends the move
 	}
-	r, ok = result(moved[0], moved[0].movedTo, "")
+	why := ""
+	if moved[0].isVacated {
+		why = "objects were removed there: make it anew of a backup of that shard"
+	}
+	r, ok = result(moved[0], moved[0].movedTo, why)
 	r.TakenBack = true
 	return r, ok
 }
@@ -156,7 +219,6 @@ func (a *Admin) claims(ctx context.Context, all []*corev1alpha1.Shard, restored 
 		asking.Go(func() {
 			faults[n] = a.eachCluster(ctx, member, func(cluster logicalcluster.Name, lc *corev1alpha1.LogicalCluster) {
 				c := claimOf(member.Name, lc)
-				c.path, c.owner, c.ownerShard = pathOf(lc), lc.Spec.Owner, clusters.ShardOf(lc, clusters.OwnerShardLabel, member.Name)
 				mu.Lock()
 				defer mu.Unlock()
 				if _, ok := here[cluster]; ok || c.movedTo == restored || slices.Contains(c.origins, restored) {
@@ -174,47 +236,104 @@ func (a *Admin) claims(ctx context.Context, all []*corev1alpha1.Shard, restored 
 	return found, errors.Join(faults...)
 }
 
-// settle has the shards do what was decided of one logical cluster.
-func (a *Admin) settle(ctx context.Context, m *mover, all []*corev1alpha1.Shard, r Reconciliation) error {
-	verb, at := http.MethodPost, r.From
-	if r.TakenBack {
-		verb, at = http.MethodDelete, r.Shard
-	}
-	shard, err := a.askMember(memberOf(all, at), m)
-	if err != nil {
-		return err
-	}
-	if _, err := shard.do(ctx, shard.client.Verb(verb).AbsPath(clusters.RequestPath(clusters.SystemAdmin)+bundle.LeavingPath).Param("cluster", r.Cluster).Param("to", r.Shard)); err != nil {
-		return err
-	}
-	if !r.TakenBack {
-		return nil // its Workspace follows by itself
-	}
-	return a.point(ctx, all, r)
+// settler settles logical clusters. Several goroutines use it.
+type settler struct {
+	mover
+	admin  *Admin
+	all    []*corev1alpha1.Shard
+	shards map[string]*shardClient
 }
 
-// point tells the Workspace of a logical cluster that was taken back which shard has it.
-func (a *Admin) point(ctx context.Context, all []*corev1alpha1.Shard, r Reconciliation) error {
-	member := memberOf(all, r.ownerShard)
-	if r.owner == nil || member == nil {
-		return nil
-	}
-	clients, err := a.of(member)
-	if err != nil {
-		return err
-	}
-	in := clusters.With(ctx, logicalcluster.Name(r.owner.Cluster))
-	ws, err := clients.Workspaces.Get(in, r.owner.Name, metav1.GetOptions{})
-	if err == nil && (ws.UID != r.owner.UID || clusters.ShardOf(ws, clusters.ShardLabel, member.Name) == r.Shard) {
-		return nil // it is another one, or says so already
-	}
-	if err == nil {
-		out := ws.DeepCopy()
-		metav1.SetMetaDataAnnotation(&out.ObjectMeta, clusters.ReturnAnnotation, r.Shard)
-		_, err = clients.Workspaces.Update(in, out, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		return fmt.Errorf("shard %s has taken it back, and Workspace %s of shard %s does not know: annotate that with %s=%s: %w", r.Shard, r.owner.Name, member.Name, clusters.ReturnAnnotation, r.Shard, err)
+// open makes a client of each shard.
+func (s *settler) open() error {
+	for _, member := range s.all {
+		client, err := s.admin.askMember(member, &s.mover)
+		if err != nil {
+			return err
+		}
+		s.shards[member.Name] = client
 	}
 	return nil
+}
+
+// settle has the shards do what was decided of one logical cluster.
+func (s *settler) settle(ctx context.Context, r Reconciliation) error {
+	if !r.TakenBack { // its Workspace follows by itself
+		return s.say(ctx, http.MethodPost, r.From, r)
+	}
+	// It is told first: its leader waits until the shard has the cluster. So nothing is forgotten if this ends in between.
+	at, err := s.find(ctx, r)
+	if err == nil && at != nil {
+		err = s.point(ctx, at, r, r.Shard)
+	}
+	if err != nil {
+		return fmt.Errorf("tell its Workspace: %w", err)
+	}
+	err = s.say(ctx, http.MethodDelete, r.Shard, r)
+	if err != nil && at != nil {
+		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		err = errors.Join(err, s.point(undoing, at, r, ""))
+	}
+	return err
+}
+
+// say tells a shard what has become of a logical cluster.
+func (s *settler) say(ctx context.Context, verb, shard string, r Reconciliation) error {
+	of := s.shards[shard]
+	_, err := of.do(ctx, of.client.Verb(verb).AbsPath(clusters.RequestPath(clusters.SystemAdmin)+bundle.LeavingPath).Param("cluster", r.Cluster).Param("to", r.Shard))
+	return err
+}
+
+func (r Reconciliation) workspacePath() string {
+	return clusters.RequestPath(logicalcluster.Name(r.of.owner.Cluster)) + "/apis/tenancy.kcp.io/v1alpha1/workspaces/" + r.of.owner.Name
+}
+
+// find returns the shard that has the Workspace of a logical cluster: that which it had when it left, or another one, if
+// the Workspace has moved since. Nil: there is none any more, and the cluster will be an orphan.
+func (s *settler) find(ctx context.Context, r Reconciliation) (*shardClient, error) {
+	if r.of.owner == nil {
+		return nil, nil
+	}
+	names := []string{r.of.ownerShard}
+	for _, member := range s.all {
+		if member.Name != r.of.ownerShard {
+			names = append(names, member.Name)
+		}
+	}
+	var away error
+	for _, name := range names {
+		if s.shards[name] == nil { // it is no member any more
+			continue
+		}
+		ws := &metav1.PartialObjectMetadata{}
+		answer, err := s.shards[name].do(ctx, s.shards[name].client.Get().AbsPath(r.workspacePath()))
+		if err == nil {
+			err = json.Unmarshal(answer, ws)
+		}
+		status := apierrors.APIStatus(nil)
+		switch {
+		case err == nil && ws.UID == r.of.owner.UID:
+			return s.shards[name], nil
+		case errors.As(err, &status) && status.Status().Code == http.StatusMisdirectedRequest:
+			away = err
+		case err != nil && !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return nil, away // it is on its way, or its shard has just taken it back, and hears of that in a moment
+}
+
+// point writes at the Workspace which shard has its logical cluster again. Empty: nothing is said any more.
+func (s *settler) point(ctx context.Context, at *shardClient, r Reconciliation, shard string) error {
+	value := any(nil)
+	if shard != "" {
+		value = shard
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.of.owner.UID, "annotations": map[string]any{clusters.ReturnAnnotation: value}}})
+	if err != nil {
+		return fmt.Errorf("encode what its Workspace says: %w", err)
+	}
+	_, err = at.do(ctx, at.client.Patch(types.MergePatchType).AbsPath(r.workspacePath()).Body(patch))
+	return err
 }

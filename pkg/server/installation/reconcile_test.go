@@ -28,24 +28,27 @@ func TestWhatHasMovedSinceABackupIsSettled(t *testing.T) {
 		r.Why = "why"
 		return r
 	}
+	lost := settled("us1", "eu1", true)
+	lost.Why = "why"
 	for name, tc := range map[string]struct {
 		all  []claim
 		want *Reconciliation
 	}{
-		"it has moved away since":                        {[]claim{stale, moved}, settled("us1", "eu1", false)},
-		"it has moved here since":                        {[]claim{gone}, settled("us1", "eu1", true)},
-		"it has moved here since, and had begun to come": {[]claim{comes, gone}, settled("us1", "eu1", true)},
-		"it is about to arrive":                          {[]claim{complete, gone}, nil},
-		"it has moved here before":                       {[]claim{{shard: "eu1", uid: "u", epoch: 2, origins: []string{"us1"}}, gone}, nil},
-		"it has come back here since":                    {[]claim{{shard: "eu1", uid: "u", epoch: 0}, gone}, unsettled("eu1", "us1")},
-		"it was always here":                             {[]claim{stale}, nil},
-		"it has moved to a third one":                    {[]claim{{shard: "us1", uid: "u", epoch: 2, movedTo: "root"}, {shard: "root", uid: "u", epoch: 3, origins: []string{"eu1", "us1"}}}, nil},
-		"it moves between others, and has been here":     {[]claim{{shard: "us1", uid: "u", epoch: 2, origins: []string{"eu1"}, movedTo: "root"}}, nil},
-		"another one has its name":                       {[]claim{stale, another}, unsettled("us1", "eu1")},
-		"both have it of one epoch":                      {[]claim{stale, same}, unsettled("eu1", "us1")},
-		"the other has it from nobody":                   {[]claim{stale, unrelated}, unsettled("us1", "eu1")},
-		"three have it":                                  {[]claim{stale, moved, third}, unsettled("root", "us1")},
-		"both say that it has moved":                     {[]claim{{shard: "eu1", uid: "u", epoch: 0, movedTo: "us1"}, {shard: "us1", uid: "u", epoch: 1, movedTo: "eu1", path: "root:a"}}, settled("us1", "eu1", true)},
+		"it has moved away since":                           {[]claim{stale, moved}, settled("us1", "eu1", false)},
+		"it has moved here since":                           {[]claim{gone}, settled("us1", "eu1", true)},
+		"it has moved here since, and objects were removed": {[]claim{{shard: "us1", uid: "u", epoch: 1, movedTo: "eu1", isVacated: true}}, lost},
+		"it has moved here since, and had begun to come":    {[]claim{comes, gone}, settled("us1", "eu1", true)},
+		"it is about to arrive":                             {[]claim{complete, gone}, nil},
+		"it has moved here before":                          {[]claim{{shard: "eu1", uid: "u", epoch: 2, origins: []string{"us1"}}, gone}, nil},
+		"it has come back here since":                       {[]claim{{shard: "eu1", uid: "u", epoch: 0}, gone}, unsettled("eu1", "us1")},
+		"it was always here":                                {[]claim{stale}, nil},
+		"it has moved to a third one":                       {[]claim{{shard: "us1", uid: "u", epoch: 2, movedTo: "root"}, {shard: "root", uid: "u", epoch: 3, origins: []string{"eu1", "us1"}}}, nil},
+		"it moves between others, and has been here":        {[]claim{{shard: "us1", uid: "u", epoch: 2, origins: []string{"eu1"}, movedTo: "root"}}, nil},
+		"another one has its name":                          {[]claim{stale, another}, unsettled("us1", "eu1")},
+		"both have it of one epoch":                         {[]claim{stale, same}, unsettled("eu1", "us1")},
+		"the other has it from nobody":                      {[]claim{stale, unrelated}, unsettled("us1", "eu1")},
+		"three have it":                                     {[]claim{stale, moved, third}, unsettled("root", "us1")},
+		"both say that it has moved":                        {[]claim{{shard: "eu1", uid: "u", epoch: 0, movedTo: "us1"}, {shard: "us1", uid: "u", epoch: 1, movedTo: "eu1", path: "root:a"}}, settled("us1", "eu1", true)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
