@@ -141,9 +141,9 @@ func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Worksp
 	return false
 }
 
-// hasLeft reports whether another shard has a cluster, which its Workspace names; or, if there is no Workspace any more,
-// whether the shard to which it has moved does not keep it. If that cannot be known, or a shard was restored and has it
-// as it was before, or has lost it, the cluster stays: it may be the last copy.
+// hasLeft reports whether another shard has a cluster, which its Workspace names; or, if there is no Workspace any
+// more, whether the shard to which it has moved does not keep it. If that cannot be known, or a shard was restored and
+// has it as it was before, or has lost it, the cluster stays: it may be the last copy.
 func (c *controller) hasLeft(ctx context.Context, lc *corev1alpha1.LogicalCluster, to string) bool {
 	owner, ok := ownerOf(lc)
 	if !ok {

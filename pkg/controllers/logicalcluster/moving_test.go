@@ -126,7 +126,8 @@ func (v *vacated) Vacate(context.Context, *corev1alpha1.LogicalCluster) error { 
 // What a cluster had is removed only once its new shard has it, and nobody leads here any more.
 func TestWhatHasMovedIsRemovedLast(t *testing.T) {
 	notFound := apierrors.NewNotFound(corev1alpha1.Resource("logicalclusters"), "x")
-	goneElsewhere := errors.Join(notFound, &clusters.MovedError{Cluster: "child", To: clusters.Move{Shard: "asia", ID: "m2"}}) // as shards.Reader says it
+	// as shards.Reader says it
+	goneElsewhere := errors.Join(notFound, &clusters.MovedError{Cluster: "child", To: clusters.Move{Shard: "asia", ID: "m2"}})
 	there, before := child("us1"), child("us1")
 	there.Annotations[clusters.EpochAnnotation] = "1"
 	for name, tc := range map[string]struct {

@@ -192,7 +192,7 @@ func reconcile(cluster logicalcluster.Name, all []claim, restored string) (r Rec
 	}
 	why := ""
 	if moved[0].isVacated {
-		why = "objects were removed there: make it anew of a backup of that shard"
+		why = "objects were removed there: import it from a backup of that shard"
 	}
 	r, ok = result(moved[0], moved[0].movedTo, why)
 	r.TakenBack = true
@@ -261,7 +261,8 @@ func (s *settler) settle(ctx context.Context, r Reconciliation) error {
 	if !r.TakenBack { // its Workspace follows by itself
 		return s.say(ctx, http.MethodPost, r.From, r)
 	}
-	// It is told first: its leader waits until the shard has the cluster. So nothing is forgotten if this ends in between.
+	// It is told first: its leader waits until the shard has the cluster. So nothing is forgotten if this ends in
+	// between.
 	at, err := s.find(ctx, r)
 	if err == nil && at != nil {
 		err = s.point(ctx, at, r, r.Shard)
@@ -289,8 +290,8 @@ func (r Reconciliation) workspacePath() string {
 	return clusters.RequestPath(logicalcluster.Name(r.of.owner.Cluster)) + "/apis/tenancy.kcp.io/v1alpha1/workspaces/" + r.of.owner.Name
 }
 
-// find returns the shard that has the Workspace of a logical cluster: that which it had when it left, or another one, if
-// the Workspace has moved since. Nil: there is none any more, and the cluster will be an orphan.
+// find returns the shard that has the Workspace of a logical cluster: that which it had when it left, or another one,
+// if the Workspace has moved since. Nil: there is none any more, and the cluster will be an orphan.
 func (s *settler) find(ctx context.Context, r Reconciliation) (*shardClient, error) {
 	if r.of.owner == nil {
 		return nil, nil

@@ -314,8 +314,8 @@ func (m *Moves) hasDeparted(ctx context.Context, lc *corev1alpha1.LogicalCluster
 }
 
 // isNamed reports whether the Workspace of a logical cluster that comes, and that its former shard does not have, says
-// that it is on this shard. The error wraps ErrUndecided unless there is no such Workspace, or the shard has the cluster
-// that it names: what has come may be all that there is.
+// that it is on this shard. The error wraps ErrUndecided unless there is no such Workspace, or the shard has the
+// cluster that it names: what has come may be all that there is.
 func (m *Moves) isNamed(ctx context.Context, lc *corev1alpha1.LogicalCluster) (bool, error) {
 	owner := lc.Spec.Owner
 	if owner == nil {
@@ -375,7 +375,8 @@ func (m *Moves) end(ctx context.Context, lc *corev1alpha1.LogicalCluster) error 
 	if err != nil {
 		return err
 	}
-	// One that is not complete departs no more, or this shard was restored since, and the other one can take it back.
+	// One that is not complete departs no more, or this shard was restored since, and the other one can take it
+	// back.
 	if from := clusters.ComingFrom(lc); from != (clusters.Move{}) && lc.Annotations[clusters.CompleteAnnotation] != "" {
 		departed, err := m.hasDeparted(ctx, lc)
 		if err != nil {

@@ -48,8 +48,8 @@ type Moves struct {
 	Store    Store
 	Live     routing.Live
 	Bindings Bindings
-	// Others reads the other shards. Nil: there are none. NowhereElse returns an error unless each of them says that
-	// it does not have a logical cluster.
+	// Others reads the other shards. Nil: there are none. NowhereElse returns an error unless each of them says
+	// that it does not have a logical cluster.
 	Others      controllers.ShardReader
 	NowhereElse func(context.Context, logicalcluster.Name) error
 	// BaseURL begins the URLs of logical clusters. Seen returns a revision that etcd has had, and RootCA has the

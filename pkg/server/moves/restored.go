@@ -78,7 +78,7 @@ func (m *Moves) Return(ctx context.Context, cluster logicalcluster.Name) error {
 	case m.Others == nil:
 		return refuse("there is no shard %s any more", to.Shard)
 	case lc.Annotations[clusters.VacatedAnnotation] != "":
-		return refuse("objects of logical cluster %s have been removed here: make it anew of a backup (docs/BACKUP.md)", cluster)
+		return refuse("objects of logical cluster %s have been removed here: import it from a backup of this shard (docs/BACKUP.md)", cluster)
 	}
 	if err := m.isLost(ctx, lc, to); err != nil {
 		return err
