@@ -113,7 +113,7 @@ func (m *mirror) run(ctx context.Context) error {
 		err := m.catchUp(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // that is how it ends
 		case isFirst && errors.Is(err, errForeign):
 			return err
 		case err != nil:

@@ -95,9 +95,11 @@ func TestAnAnswerWithoutEndIsGivenUp(t *testing.T) {
 				s := openAt(t, func(w http.ResponseWriter, r *http.Request) {
 					defer close(ended)
 					w.WriteHeader(code)
-					n, err := io.WriteString(w, begin)
-					for some := bytes.Repeat([]byte("<a></a>"), 1<<10); err == nil && r.Context().Err() == nil; sent += n {
+					_, err := io.WriteString(w, begin)
+					for some := bytes.Repeat([]byte("<a></a>"), 1<<10); err == nil && r.Context().Err() == nil; {
+						var n int
 						n, err = w.Write(some)
+						sent += n
 					}
 				})
 				if err := call(t, s); err == nil {
