@@ -56,7 +56,7 @@ func TestAWorkspaceIsOnOneShardAfterARestoreI16(t *testing.T) {
 	backup := r.backup(former)
 	u.move(next.Name)
 	u.write("after-the-move", true)
-	harness.Eventually(t, "its former shard has removed it", func() bool { return u.hasLeft(former) })
+	u.awaitGone(former)
 	r.restore(former, backup)
 	if plan := u.reconcile(former, "--plan"); len(plan) != 1 || plan[0].Shard != next.Name || plan[0].From != former.Name || plan[0].TakenBack {
 		t.Fatalf("the plan is %+v", plan)
@@ -65,7 +65,7 @@ func TestAWorkspaceIsOnOneShardAfterARestoreI16(t *testing.T) {
 	u.mustBeOn(next.Name)
 	u.mustHaveAll()
 	u.write("after-the-command", true)
-	harness.Eventually(t, "its former shard has removed it again", func() bool { return u.hasLeft(former) })
+	u.awaitGone(former)
 	reach("root:used:below")
 	if again := u.reconcile(former); len(again) != 0 {
 		t.Errorf("there is still something to settle: %+v", again)
@@ -129,9 +129,13 @@ func (u *used) reconcile(restored *harness.ShardMember, flags ...string) (all []
 	return all
 }
 
-// hasLeft reports whether a shard has nothing of the workspace any more.
-func (u *used) hasLeft(m *harness.ShardMember) bool {
+// awaitGone waits until a shard has nothing of the workspace any more.
+func (u *used) awaitGone(m *harness.ShardMember) {
 	u.Helper()
-	all, err := m.Etcd.Client(u).Get(u.Context(), "/registry/core.kcp.io/logicalclusters/"+u.cluster+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
-	return err == nil && all.Count == 0
+	etcd := m.Etcd.Client(u)
+	harness.Eventually(u, "shard "+m.Name+" has removed the workspace", func() bool {
+		all, err := etcd.Get(u.Context(), "/registry/core.kcp.io/logicalclusters/"+u.cluster+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && all.Count == 0
+	})
+	_ = etcd.Close()
 }
