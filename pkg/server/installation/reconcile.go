@@ -86,7 +86,7 @@ func (a *Admin) Reconcile(ctx context.Context, restored string, plan bool, tell 
 	s := &settler{admin: a, all: all, shards: map[string]*shardClient{}}
 	defer s.close()
 	if !plan {
-		if err := s.open(); err != nil {
+		if err := s.connect(); err != nil {
 			return err
 		}
 	}
@@ -244,8 +244,8 @@ type settler struct {
 	shards map[string]*shardClient
 }
 
-// open makes a client of each shard.
-func (s *settler) open() error {
+// connect makes a client of each shard.
+func (s *settler) connect() error {
 	for _, member := range s.all {
 		client, err := s.admin.askMember(member, &s.mover)
 		if err != nil {
@@ -271,7 +271,7 @@ func (s *settler) settle(ctx context.Context, r Reconciliation) error {
 		return fmt.Errorf("tell its Workspace: %w", err)
 	}
 	err = s.say(ctx, http.MethodDelete, r.Shard, r)
-	if err != nil && at != nil {
+	if at != nil && apierrors.IsConflict(err) { // otherwise it may have been done
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		err = errors.Join(err, s.point(undoing, at, r, ""))
