@@ -106,7 +106,7 @@ var notRun = map[string]string{
 	"docs/BACKUP.md ### Back up the embedded etcd":                     "TestABackupOfTheEmbeddedEtcdIsRestoredAsDocumented types it",
 	"docs/BACKUP.md ### Restore the embedded etcd":                     "TestABackupOfTheEmbeddedEtcdIsRestoredAsDocumented types it",
 	"docs/BACKUP.md ### Back up an etcd of one's own":                  "TestABackupOfAnEtcdOfOnesOwnIsRestoredAsDocumented types it",
-	"docs/MOVING.md ## After a restore":                               "TestAWorkspaceIsOnOneShardAfterARestoreI16 types it, after a restore",
+	"docs/MOVING.md ## After a restore":                                "TestAWorkspaceIsOnOneShardAfterARestoreI16 types it, after a restore",
 	"docs/BACKUP.md ### Restore an etcd of one's own":                  "TestABackupOfAnEtcdOfOnesOwnIsRestoredAsDocumented types it",
 	"docs/OPERATIONS.md ## What is stored and is no object":            "it needs an etcd without TLS in which somebody has broken an object",
 	"docs/OPERATIONS.md (in the text): regent forget-replica":          "TestALeaderForLifeThatIsCutOffIsWaitedForUntilAnOperatorForgetsIt types it",
