@@ -28,7 +28,7 @@ import (
 var (
 	historyObjects = flag.Int("history-objects", 150, "how many objects the workspace has in TestAnySecondOfABackupIsWhatEtcdHadThen")
 	historyMoments = flag.Int("history-moments", 5, "to how many random moments it goes back")
-	historyFor     = flag.Duration("history-for", 5*time.Second, "for how long there are writes, at least")
+	historyWrites  = flag.Int("history-writes", 400, "how many writes there are meanwhile, at least")
 	historyKills   = flag.Int("history-kills", 2, "how often who follows a shard is killed in TestAKillLosesWhatWasWrittenInTheLastSecond")
 )
 
@@ -46,13 +46,13 @@ func TestAnySecondOfABackupIsWhatEtcdHadThen(t *testing.T) {
 	s.fill("team", *historyObjects)
 	filled := time.Now()
 	stop := s.write("team", "team", "other")
-	<-time.After(rand.N(time.Second))
+	s.awaitWrites(1 + rand.IntN(50))
 	calm := []calmMoment{s.calm()}
-	<-time.After(rand.N(time.Second))
+	s.awaitWrites(1 + rand.IntN(50))
 	s.kill()
 	s.follow()
 	calm = append(calm, s.calm())
-	<-time.After(time.Until(filled.Add(*historyFor)))
+	s.awaitWrites(*historyWrites)
 	s.awaitBases(2)
 	calm = append(calm, s.calm())
 	stop()
@@ -104,7 +104,7 @@ func TestAKillLosesWhatWasWrittenInTheLastSecond(t *testing.T) {
 	for n := range *historyKills + 1 {
 		stop := s.write("team", "team", "team")
 		s.awaitBackup()
-		<-time.After(soon + rand.N(time.Second))
+		<-time.After(soon + rand.N(time.Second)) // what is promised is a time: there must be writes that are older
 		killed := time.Now()
 		if n == *historyKills {
 			s.gone.Store(true)
@@ -148,6 +148,7 @@ type followedShard struct {
 
 	gate   sync.RWMutex // held for each write
 	gone   atomic.Bool  // all processes are killed, or soon
+	acked  atomic.Int64 // how many writes were acknowledged
 	writes []ackedWrite // of writers that have ended
 	own    map[string]bool
 	took   []time.Duration
@@ -228,6 +229,13 @@ func (s *followedShard) awaitBackup() (revision int64) {
 		return len(is.Spans) > 0 && is.Spans[len(is.Spans)-1].ToRevision >= revision
 	})
 	return revision
+}
+
+// awaitWrites waits until so many more writes were acknowledged.
+func (s *followedShard) awaitWrites(n int) {
+	s.Helper()
+	upTo := s.acked.Load() + int64(n)
+	harness.Eventually(s, "clients write", func() bool { return s.acked.Load() >= upTo })
 }
 
 // calmMoment is one at which nobody wrote, and what etcd's revision was.

@@ -78,12 +78,16 @@ func historyObject(resource, name, value string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"n": value}}}
 }
 
+// historyPause is the pause of a writer: the more it writes, the more a moment has that may be wrong, and two cores do
+// something else, too.
+const historyPause = 10 * time.Millisecond
+
 // historyWriter creates, changes and deletes objects that are its own.
 type historyWriter struct {
 	*followedShard
 	workspace, name string
 	there           map[string]bool
-	acked           []ackedWrite
+	made            []ackedWrite
 }
 
 func (w *historyWriter) run(ctx context.Context) {
@@ -104,10 +108,11 @@ func (w *historyWriter) run(ctx context.Context) {
 			}
 			return
 		}
-		w.acked = append(w.acked, one)
+		w.made = append(w.made, one)
+		w.acked.Add(1)
 		select {
 		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(historyPause):
 		}
 	}
 }
@@ -156,7 +161,7 @@ func (w *historyWriter) resolve() []ackedWrite {
 			made[c.key] = append(made[c.key], c)
 		}
 	}
-	for i, one := range w.acked {
+	for i, one := range w.made {
 		if len(made[one.key]) == 0 && w.gone.Load() {
 			continue // etcd has answered, and could tell no watch any more
 		}
@@ -168,12 +173,12 @@ func (w *historyWriter) resolve() []ackedWrite {
 		if (c.value == nil) != one.deleted || one.revision != 0 && one.revision != c.revision {
 			w.Fatalf("%s: etcd has revision %d, deleted %v, and the client was told of %d, %v", one.key, c.revision, c.value == nil, one.revision, one.deleted)
 		}
-		w.acked[i].revision = c.revision
+		w.made[i].revision = c.revision
 	}
 	for key, more := range made {
 		if len(more) > 0 && !w.gone.Load() {
 			w.Errorf("etcd has %d writes of %s that nobody was told of", len(more), key)
 		}
 	}
-	return w.acked
+	return w.made
 }

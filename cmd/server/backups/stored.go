@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -190,11 +191,4 @@ func InspectStore(ctx context.Context, from Store) (*InStore, error) {
 }
 
 // sortedNames returns the names of files, bases first, the oldest first.
-func sortedNames[V any](of map[string]V) []string {
-	names := make([]string, 0, len(of))
-	for name := range of {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

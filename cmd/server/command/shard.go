@@ -66,6 +66,19 @@ func (f *shardFlags) run(cmd *cobra.Command, do func(context.Context, *installat
 	return view.While(ctx, cmd.ErrOrStderr(), "Waiting for the installation's shards", func(ctx context.Context) error { return do(ctx, admin) })
 }
 
+// runUntil calls do with the installation's administrator, until the user interrupts it or the time is up.
+func (f *shardFlags) runUntil(cmd *cobra.Command, timeout time.Duration, do func(context.Context, *installation.Admin) error) error {
+	admin, err := f.admin.ofInstallation()
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilInterrupt(cmd.Context())
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %v (--timeout)", timeout))
+	defer cancel()
+	return do(ctx, admin)
+}
+
 func newShardAdd(f *shardFlags) *cobra.Command {
 	add, keys := installation.Addition{}, ".regent/pki"
 	cmd := &cobra.Command{
@@ -172,23 +185,17 @@ told, and stays; drain the shard again. Then regent shard remove takes it out of
   regent shard drain eu1 --to=eu2 --to=eu3 --at-once=4
   regent shard drain eu1 --at-once=1 --pause=10s`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			admin, err := f.admin.ofInstallation()
-			if err != nil {
-				return err
-			}
-			ctx, stop := untilInterrupt(cmd.Context())
-			defer stop()
-			ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %v (--timeout)", timeout))
-			defer cancel()
 			n := 0
-			err = admin.Drain(ctx, args[0], to, atOnce, pause, func(moved *installation.Moved, of int, err error) {
-				if err != nil {
-					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", err)
-					return
-				}
-				n++
-				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d: ", n, of)
-				tellMoved(cmd.OutOrStdout(), moved)
+			err := f.runUntil(cmd, timeout, func(ctx context.Context, admin *installation.Admin) error {
+				return admin.Drain(ctx, args[0], to, atOnce, pause, func(moved *installation.Moved, of int, err error) {
+					if err != nil {
+						_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", err)
+						return
+					}
+					n++
+					_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d of %d: ", n, of)
+					tellMoved(cmd.OutOrStdout(), moved)
+				})
 			})
 			return confirm(cmd, err, "%d workspaces have left shard %s: regent shard remove %s takes it out of the installation\n", n, args[0], args[0])
 		},

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/regent-project/regent/cmd/server/face/view"
 	"github.com/regent-project/regent/pkg/server/installation"
 )
 
@@ -26,16 +28,19 @@ command may be given again.`,
 		Example: `  regent shard reconcile eu1 --plan
   regent shard reconcile eu1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			admin, err := f.admin.ofInstallation()
-			if err != nil {
-				return err
-			}
-			ctx, stop := untilInterrupt(cmd.Context())
-			defer stop()
-			ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %v (--timeout)", timeout))
-			defer cancel()
 			all := []installation.Reconciliation{}
-			fault := admin.Reconcile(ctx, args[0], plan, func(r installation.Reconciliation) { all = append(all, r) })
+			fault := f.runUntil(cmd, timeout, func(ctx context.Context, admin *installation.Admin) error {
+				var n atomic.Int64
+				settled := func() string {
+					return fmt.Sprintf("Asking the shards what they have: %d workspaces are settled", n.Load())
+				}
+				return view.WhileTelling(ctx, cmd.ErrOrStderr(), settled, func(ctx context.Context) error {
+					return admin.Reconcile(ctx, args[0], plan, func(r installation.Reconciliation) {
+						all = append(all, r)
+						n.Add(1)
+					})
+				})
+			})
 			if fault != nil && len(all) == 0 {
 				return fault
 			}

@@ -134,7 +134,9 @@ func (c *controller) hasFollowed(ctx context.Context, ws *tenancyv1alpha1.Worksp
 		child = there
 	}
 	if child == nil || !controllers.Owns(ws, child) || clusters.ShardOf(child, clusters.OwnerShardLabel, at) == to {
-		c.followers.add(ws)
+		if at != c.shard { // those here cost nothing to look at
+			c.followers.add(ws)
+		}
 		return true
 	}
 	c.Add(clusters.KeyOf(child).Cluster)

@@ -142,8 +142,8 @@ func (e *etcd) Interrupt(_ context.Context, _ logicalcluster.Name, revision int6
 	return nil
 }
 
-func (e *etcd) Concede(_ context.Context, _ logicalcluster.Name, lc storage.Stored, revision int64, _ clusters.Move) error {
-	if err := e.Remain(context.Background(), team, lc, revision); err != nil {
+func (e *etcd) Concede(ctx context.Context, _ logicalcluster.Name, lc storage.Stored, revision int64, _ clusters.Move) error {
+	if err := e.Remain(ctx, team, lc, revision); err != nil {
 		return err
 	}
 	e.freeze = -1 // for ever
