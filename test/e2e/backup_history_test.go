@@ -104,7 +104,8 @@ func TestAKillLosesWhatWasWrittenInTheLastSecond(t *testing.T) {
 	for n := range *historyKills + 1 {
 		stop := s.write("team", "team", "team")
 		s.awaitBackup()
-		<-time.After(soon + rand.N(time.Second)) // what is promised is a time: there must be writes that are older
+		// what is promised is a time: there must be writes that are older
+		<-time.After(soon + rand.N(time.Second))
 		killed := time.Now()
 		if n == *historyKills {
 			s.gone.Store(true)
