@@ -78,19 +78,21 @@ func TestAnySecondOfABackupIsWhatEtcdHadThen(t *testing.T) {
 		})
 		s.mustBeBack("team", at, how == "--exact")
 	}
-	at, file := moment(), filepath.Join(t.TempDir(), "beside")
-	s.alone("beside", func() {
-		began := time.Now()
-		s.extract(file, "team", at)
-		out := s.user.must("root:beside", "cluster", "import", file, "root:beside")
-		t.Logf("beside after %v: %s", time.Since(began), strings.TrimSpace(out))
-		ws, err := s.b.Dynamic("root").Resource(harness.Workspaces).Get(t.Context(), "beside", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.clusters["beside"], _, _ = unstructured.NestedString(ws.Object, "spec", "cluster")
-	}, "/registry/tenancy.kcp.io/workspaces/root/beside")
-	s.mustBeBack("beside", at, false)
+	for name, how := range map[string][]string{"beside": nil, "unchecked": {"--unchecked"}} {
+		at, file := moment(), filepath.Join(t.TempDir(), name)
+		s.alone(name, func() {
+			began := time.Now()
+			s.extract(file, "team", at)
+			out := s.user.must("root:"+name, append([]string{"cluster", "import", file, "root:" + name}, how...)...)
+			t.Logf("beside %s after %v: %s", how, time.Since(began), strings.TrimSpace(out))
+			ws, err := s.b.Dynamic("root").Resource(harness.Workspaces).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.clusters[name], _, _ = unstructured.NestedString(ws.Object, "spec", "cluster")
+		}, "/registry/tenancy.kcp.io/workspaces/root/"+name)
+		s.mustBeBack(name, at, false)
+	}
 	s.mustHave(s.calm()) // also what a restore has written is in the backup
 }
 

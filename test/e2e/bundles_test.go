@@ -175,8 +175,12 @@ func TestAWorkspaceIsExportedImportedAndCloned(t *testing.T) {
 	other.must("Workspace root:again", "cluster", "import", file, "root:again", "--identity="+key)
 	mustBeWhole(t, there, "root:again")
 	other.refuses("already", "cluster", "import", file, "root:again", "--identity="+key)
+	other.must("Workspace root:unchecked", "cluster", "import", file, "root:unchecked", "--identity="+key, "--unchecked")
+	mustBeWhole(t, there, "root:unchecked")
 	u.must("Workspace root:copy", "cluster", "clone", "root:team", "root:copy", "--recursive")
 	mustBeWhole(t, here, "root:copy")
+	u.must("Workspace root:quick", "cluster", "clone", "root:team", "root:quick", "--recursive", "--unchecked")
+	mustBeWhole(t, here, "root:quick")
 	if uid := uid("-n", "app", "get", "configmap", "kept"); uid == mustKubectl(t, here, "root:copy", "", "-n", "app", "get", "configmap", "kept", "-o", "jsonpath={.metadata.uid}") {
 		t.Error("a clone has the uids of what it was made of")
 	}

@@ -25,6 +25,9 @@ const atOnce = 8
 type ImportOptions struct {
 	// Identities of age open what is sealed.
 	Identities []age.Identity
+	// Unchecked: ConfigMaps, Secrets and custom objects are written as they were, but with new uids, by whom
+	// bundle.FreezePath is allowed. Nobody checks them.
+	Unchecked bool
 }
 
 // Report is what has become of what was imported.
@@ -83,8 +86,13 @@ type destination struct {
 	*bundle.Bundle
 	from, to logicalcluster.Path
 	api      *api
+	// cluster is the name of the new logical cluster.
+	cluster string
 	// owned has the uids of the bundle's objects: of any other owner nobody knows what has become.
 	owned map[types.UID]bool
+	// bulk is how many objects of each phase may be written unchecked, and written has the keys of those that are.
+	bulk    map[int]int
+	written map[string]bool
 	// waiting are objects whose owners are created in a later phase.
 	waiting []*entry
 }
@@ -109,12 +117,18 @@ func isOneOf(names ...string) func(string) bool {
 	return func(resource string) bool { return slices.Contains(names, resource) }
 }
 
-// isOf reports whether a resource is created in a phase.
-func isOf(phase int, resource string) bool {
-	if phases[phase] != nil {
-		return phases[phase](resource)
+// phaseOf returns in which phase a resource is created.
+func phaseOf(resource string) int {
+	others := 0
+	for phase, of := range phases {
+		switch {
+		case of == nil:
+			others = phase
+		case of(resource):
+			return phase
+		}
 	}
-	return !slices.ContainsFunc(phases, func(of func(string) bool) bool { return of != nil && of(resource) })
+	return others
 }
 
 func (i *importer) run(ctx context.Context, all []*bundle.Bundle, to logicalcluster.Path) error {
@@ -128,7 +142,11 @@ func (i *importer) run(ctx context.Context, all []*bundle.Bundle, to logicalclus
 	}
 	for phase := range phases {
 		for _, d := range i.places {
-			if err := i.createAll(ctx, d, phase); err != nil {
+			err := i.writeUnchecked(ctx, d, phase)
+			if err == nil {
+				err = i.createAll(ctx, d, phase)
+			}
+			if err != nil {
 				return fmt.Errorf("import into %s: %w", d.to, err)
 			}
 		}
@@ -150,7 +168,7 @@ func (i *importer) prepare(all []*bundle.Bundle, to logicalcluster.Path) error {
 		if !ok {
 			return fmt.Errorf("the file has a bundle of %s, which is not below %s: import bundles one by one that were not exported together", b.Path, top)
 		}
-		d := &destination{Bundle: b, from: from, to: to, owned: map[types.UID]bool{}}
+		d := &destination{Bundle: b, from: from, to: to, owned: map[types.UID]bool{}, bulk: map[int]int{}, written: map[string]bool{}}
 		if below = strings.TrimSuffix(below, ":"); below != "" {
 			d.to = logicalcluster.NewPath(to.String() + ":" + below)
 		}
@@ -161,6 +179,9 @@ func (i *importer) prepare(all []*bundle.Bundle, to logicalcluster.Path) error {
 			obj, err := i.decode(o)
 			if obj != nil {
 				d.owned[obj.GetUID()] = true
+			}
+			if isBulk(o.Key) {
+				d.bulk[phaseOf(resourceOf(o.Key))]++
 			}
 			return err
 		})
@@ -195,10 +216,11 @@ func (i *importer) makeWorkspace(ctx context.Context, d *destination) error {
 	if err := i.client.Create(ctx, parent, d.to.Base()); err != nil {
 		return fmt.Errorf("%s: %w", d.to, err)
 	}
-	if _, err := i.client.WaitReady(ctx, parent, d.to.Base()); err != nil {
+	ready, err := i.client.WaitReady(ctx, parent, d.to.Base())
+	if err != nil {
 		return err
 	}
-	var err error
+	d.cluster = ready.Spec.Cluster
 	d.api, err = newAPI(i.client.At(d.to))
 	return err
 }
@@ -211,7 +233,7 @@ func (i *importer) createAll(ctx context.Context, d *destination, phase int) err
 	creating, within := errgroup.WithContext(ctx)
 	creating.SetLimit(atOnce)
 	err := d.Each(func(o bundle.Object) error {
-		if !isOf(phase, resourceOf(o.Key)) || i.only != nil && !i.only[o.Key] {
+		if phaseOf(resourceOf(o.Key)) != phase || d.written[o.Key] || i.only != nil && !i.only[o.Key] {
 			return nil
 		}
 		one, err := i.take(within, d, o)

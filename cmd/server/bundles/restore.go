@@ -249,7 +249,7 @@ func (r *restorer) carryOut(ctx context.Context, d *destination) (err error) {
 	}
 	for phase := len(phases) - 1; phase >= 0; phase-- {
 		for _, one := range r.prune {
-			if !isOf(phase, resourceOf(one.key)) {
+			if phaseOf(resourceOf(one.key)) != phase {
 				continue
 			}
 			if err := r.deleteOne(ctx, d, one); err != nil {
