@@ -64,6 +64,7 @@ type used struct {
 	*testing.T
 	i       *harness.Installation
 	front   *harness.Front
+	name    string
 	cluster string
 	kube    kubernetes.Interface
 
@@ -77,10 +78,16 @@ type used struct {
 
 func newUsed(t *testing.T, i *harness.Installation) *used {
 	t.Helper()
-	u := &used{T: t, i: i, front: i.StartFront(), last: map[string]int{}}
-	create(t, []*harness.Front{u.front}, "root", "used")
-	u.cluster, _ = awaitReady(t, []*harness.Front{u.front}, "root", "used")
-	u.kube = u.front.Kube("root:used")
+	return newUsedBy(t, i, i.StartFront(), "used")
+}
+
+// newUsedBy makes a workspace below root whose users come by a front.
+func newUsedBy(t *testing.T, i *harness.Installation, front *harness.Front, name string) *used {
+	t.Helper()
+	u := &used{T: t, i: i, front: front, name: name, last: map[string]int{}}
+	create(t, []*harness.Front{u.front}, "root", name)
+	u.cluster, _ = awaitReady(t, []*harness.Front{u.front}, "root", name)
+	u.kube = u.front.Kube("root:" + name)
 	var creating sync.WaitGroup
 	places := make(chan struct{}, 16)
 	for n := range *moveObjects {
@@ -116,7 +123,7 @@ func (u *used) settled() (at string) {
 	u.Helper()
 	harness.Eventually(u, "one shard has the workspace", func() bool {
 		all := u.shardsWith()
-		ws, err := u.front.Dynamic("root").Resource(harness.Workspaces).Get(u.Context(), "used", metav1.GetOptions{})
+		ws, err := u.front.Dynamic("root").Resource(harness.Workspaces).Get(u.Context(), u.name, metav1.GetOptions{})
 		if len(all) != 1 || err != nil || clusters.ShardOf(ws, clusters.ShardLabel, "root") != all[0] {
 			return false
 		}
@@ -300,11 +307,11 @@ type follower struct {
 // newFollower returns a client that has listed what like has, or by itself if that is nil.
 func newFollower(u *used, bookmarks bool, like *follower) *follower {
 	u.Helper()
-	client, err := rest.HTTPClientFor(u.front.Config("root:used"))
+	client, err := rest.HTTPClientFor(u.front.Config("root:" + u.name))
 	if err != nil {
 		u.Fatal(err)
 	}
-	f := &follower{u: u, client: client, url: u.front.URL + "/clusters/root:used/api/v1/namespaces/default/configmaps", bookmarks: bookmarks, objects: map[string]*corev1.ConfigMap{}}
+	f := &follower{u: u, client: client, url: u.front.URL + "/clusters/root:" + u.name + "/api/v1/namespaces/default/configmaps", bookmarks: bookmarks, objects: map[string]*corev1.ConfigMap{}}
 	if like == nil {
 		f.list(u.Context())
 	} else {

@@ -33,6 +33,8 @@ type frozen struct {
 	cluster string
 	coming  []byte
 	lines   bytes.Buffer
+	// sent is told what has become of the lines that were sent last. Nil: nothing is under way.
+	sent chan error
 }
 
 // errThawed is of a freeze that has ended too early.
@@ -55,6 +57,7 @@ func whileFrozen(ctx context.Context, f *frozen, do func(context.Context, *froze
 	}
 	cancel(nil)
 	renewing.Wait()
+	_ = f.await() // if do has failed
 	thawing, stop := context.WithTimeout(context.WithoutCancel(ctx), thawTimeout)
 	defer stop()
 	if f.coming != nil && err == nil {
@@ -128,17 +131,38 @@ func (f *frozen) add(ctx context.Context, o bundle.Object) error {
 	if f.lines.Len() < writeBytes {
 		return nil
 	}
-	return f.flush(ctx)
+	return f.send(ctx)
 }
 
 // flush returns once all is written.
 func (f *frozen) flush(ctx context.Context) error {
-	if f.lines.Len() == 0 {
+	if err := f.send(ctx); err != nil {
+		return err
+	}
+	return f.await()
+}
+
+// send sends what was added, and returns while the server writes it, once it has written what was sent before.
+func (f *frozen) send(ctx context.Context) error {
+	if err := f.await(); err != nil || f.lines.Len() == 0 {
+		return err
+	}
+	lines, sent := bytes.Clone(f.lines.Bytes()), make(chan error, 1)
+	f.lines.Reset()
+	f.sent = sent
+	go func() { sent <- patiently(ctx, func() error { return f.ask(ctx, f.request("PUT", lines), nil) }) }()
+	return nil
+}
+
+// await returns once what was sent is written.
+func (f *frozen) await() error {
+	if f.sent == nil {
 		return nil
 	}
-	if err := patiently(ctx, func() error { return f.ask(ctx, f.request("PUT", f.lines.Bytes()), nil) }); err != nil {
+	err := <-f.sent
+	f.sent = nil
+	if err != nil {
 		return fmt.Errorf("write objects of the workspace: %w", err)
 	}
-	f.lines.Reset()
 	return nil
 }

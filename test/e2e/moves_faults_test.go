@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/regent-project/regent/test/e2e/harness"
+)
+
+// roundOfFaults is how long faults happen before all is whole again, and is judged.
+const roundOfFaults = time.Minute
+
+// I16 under everything at once: workspaces that are written to move to shards at random, by commands that are
+// cancelled, interrupted and killed, while the faults of TestAnInstallationUnderRandomFaults happen. After each round
+// of them each workspace is on one shard, with all that was acknowledged, and moves.
+func TestWorkspacesMoveUnderRandomFaultsI16(t *testing.T) {
+	t.Parallel()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed=%d -chaos=%v", seed, *chaosFlag)
+	c := newInstallationChaos(t, seed)
+	var all []*moved
+	for n, front := range append(c.fronts, c.fronts...)[:3] {
+		u := newUsedBy(t, c.Installation, front, fmt.Sprintf("moved-%d", n))
+		all = append(all, &moved{used: u, random: rand.New(rand.NewPCG(seed, uint64(n+1))), became: map[string]int{}})
+	}
+	faults := map[string]int{}
+	for end := time.Now().Add(*chaosFlag); time.Now().Before(end); {
+		var stops []func()
+		for _, m := range all {
+			stops = append(stops, m.writes(2), m.keepMoving())
+		}
+		for round := time.Now().Add(min(roundOfFaults, time.Until(end))); time.Now().Before(round); {
+			faults[c.step()]++
+			time.Sleep(time.Duration(50+c.random.IntN(400)) * time.Millisecond)
+		}
+		c.heal()
+		for _, stop := range stops {
+			stop()
+		}
+		for _, m := range all {
+			m.settled()
+			m.mustHaveAll()
+			to := m.another()
+			if out, err := c.TryRegent("cluster", "move", "root:"+m.name, "--to="+to); err != nil {
+				t.Fatalf("nothing is wrong, and root:%s does not move: %v\n%s", m.name, err, out)
+			}
+			m.mustBeOn(to)
+			m.mustHaveAll()
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("faults: %v", faults)
+	began := 0
+	for _, m := range all {
+		t.Logf("root:%s: moves %v, %d writes", m.name, m.became, len(m.latencies))
+		for _, n := range m.became {
+			began += n
+		}
+	}
+	if began == 0 {
+		t.Error("nothing was moved: this scenario shows nothing")
+	}
+}
+
+// moved is a workspace that is moved all the time.
+type moved struct {
+	*used
+	random *rand.Rand
+	// became counts what has become of moves.
+	became map[string]int
+}
+
+// keepMoving moves the workspace, again and again, until stop is called, which returns when the last move has ended.
+func (m *moved) keepMoving() (stop func()) {
+	ctx, cancel := context.WithCancel(m.Context())
+	var moving sync.WaitGroup
+	moving.Go(func() {
+		for ctx.Err() == nil {
+			m.became[m.moveOnce()]++
+		}
+	})
+	return func() { cancel(); moving.Wait() }
+}
+
+// moveOnce moves the workspace to a shard at random, which may be the one that it is on, and returns what has become of
+// that. One move in four is interrupted, killed or cancelled at some time.
+func (m *moved) moveOnce() string {
+	shards := m.i.All()
+	to, what, when := shards[m.random.IntN(len(shards))].Name, m.random.IntN(12), time.Duration(m.random.IntN(1500))*time.Millisecond
+	server := m.i.Root.Replicas[m.random.IntN(len(m.i.Root.Replicas))].URL
+	command := func(args ...string) (end func(*syscall.Signal) (failed bool)) {
+		args = append([]string{"cluster", "move", "root:" + m.name, "--timeout=20s", "--kubeconfig=" + m.i.Kubeconfig(), "--server=" + server}, args...)
+		cmd := harness.Command(m.T, "regent", args...)
+		var said strings.Builder
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			m.Error(err)
+			return func(*syscall.Signal) bool { return true }
+		}
+		return func(s *syscall.Signal) bool {
+			if s != nil {
+				_ = cmd.Process.Signal(*s)
+			}
+			err := cmd.Wait()
+			if err != nil && s == nil {
+				m.Logf("root:%s to %s: %s", m.name, to, strings.TrimSpace(said.String()))
+			}
+			return err != nil
+		}
+	}
+	end := command("--to=" + to)
+	var s *syscall.Signal
+	became := "done"
+	switch what {
+	case 0:
+		s, became = new(syscall.SIGKILL), "killed"
+	case 1:
+		s, became = new(syscall.SIGINT), "interrupted"
+	case 2:
+		time.Sleep(when)
+		became = "cancelled"
+		if command("--cancel")(nil) {
+			became = "not cancelled"
+		}
+	}
+	if s != nil {
+		time.Sleep(when)
+	}
+	if end(s) && became == "done" {
+		became = "failed"
+	}
+	return became
+}
