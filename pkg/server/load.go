@@ -21,6 +21,11 @@ import (
 // LogicalClusters get later epochs, since revisions begin anew. The shard is that of a Config with which replicas are
 // started afterwards. Until all objects are there, a replica refuses to start.
 func Load(ctx context.Context, cfg Config, each func(take func(storage.StoredIn) error) error) error {
+	return withStore(ctx, cfg, func(store *store) error { return load(ctx, store, cfg.EtcdPrefix, each) })
+}
+
+// withStore calls do with the store of a Config, which nobody serves.
+func withStore(ctx context.Context, cfg Config, do func(*store) error) error {
 	held, err := openKeys(cfg)
 	if err != nil {
 		return err
@@ -32,8 +37,12 @@ func Load(ctx context.Context, cfg Config, each func(take func(storage.StoredIn)
 		return err
 	}
 	defer store.close()
+	return do(store)
+}
+
+func load(ctx context.Context, store *store, prefix string, each func(take func(storage.StoredIn) error) error) error {
 	now := time.Now()
-	return store.Load(ctx, etcdcheck.RecordKey(cfg.EtcdPrefix), etcdcheck.LoadMark, func(take func(storage.StoredIn) error) error {
+	return store.Load(ctx, etcdcheck.RecordKey(prefix), etcdcheck.LoadMark, func(take func(storage.StoredIn) error) error {
 		return each(func(in storage.StoredIn) (err error) {
 			if in.Key == bundle.LogicalClusterKey && !clusters.IsSystem(in.Cluster) {
 				if in.JSON, err = inLaterEpoch(in.JSON, now); err != nil {

@@ -308,7 +308,12 @@ func TestTheDocumentedBackupsRunInARestrictedNamespace(t *testing.T) {
 		switch o := object.(type) {
 		case *batchv1.CronJob:
 			pod = o.Spec.JobTemplate.Spec.Template
-			programs = append(programs, pod.Spec.Containers[0].Command[0])
+			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+				programs = append(programs, slices.Concat(c.Command, c.Args)[0])
+				if c.Command == nil {
+					checkCommand(t, "docs/BACKUP.md", c.Args)
+				}
+			}
 		case *appsv1.StatefulSet:
 			pod = o.Spec.Template
 			programs = append(programs, pod.Spec.Containers[0].Args[0])
@@ -320,7 +325,7 @@ func TestTheDocumentedBackupsRunInARestrictedNamespace(t *testing.T) {
 			t.Error(result.ForbiddenDetail())
 		}
 	}
-	if want := []string{"/etcdctl", "backup"}; !slices.Equal(programs, want) {
+	if want := []string{"/etcdctl", "backup", "backup", "backup"}; !slices.Equal(programs, want) {
 		t.Errorf("they run %q, want %q", programs, want)
 	}
 }

@@ -20,9 +20,9 @@ const (
 func units(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	for _, name := range []string{"regent", "regent-front", "regent-backup", "regent-backup-check"} {
+	for _, name := range []string{"regent", "regent-front", "regent-backup", "regent-backup-check", "regent-backup-drill"} {
 		var environment []string
-		if name != "regent-backup-check" {
+		if name != "regent-backup-check" && name != "regent-backup-drill" {
 			environment = lines(t, filepath.Join(systemd, name+".env"))
 		}
 		for _, line := range lines(t, filepath.Join(systemd, name+".service")) {

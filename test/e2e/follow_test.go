@@ -279,6 +279,15 @@ resources:
 	if err := load("damaged", flags...); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("a load of what is damaged: %v", err)
 	}
+	drill := func(of string) error {
+		return offline(t, "backup", "drill", filepath.Join(files, of), "--identity="+key)
+	}
+	if err := drill("damaged"); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a drill of what is damaged: %v", err)
+	}
+	if err := drill("before"); err != nil {
+		t.Errorf("a drill: %v", err)
+	}
 	half := harness.NewShard(empty.URL)
 	half.Args, half.Keys = shard.Args, filepath.Join(r.Root, "pki")
 	refused := half.Launch(t, "half")

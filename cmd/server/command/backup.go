@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -33,13 +34,14 @@ docs/BACKUP.md. What is kept is sealed by the shard for its --backup-recipients:
 		Example: `  regent backup key backup.key > backup.pub
   regent backup run /backup/root --store=https://s3.example/backups/root
   regent backup inspect /backup/root
+  regent backup drill /backup/root --identity=backup.key
   regent backup fetch https://s3.example/backups/root /backup/fetched
   regent backup extract /backup/root root:team -f team.bundle --at=2026-11-30T10:00:00Z --identity=key.txt
   regent cluster restore root:team --backup=/backup/root --at=2026-11-30T10:00:00Z --identity=key.txt`,
 		Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBackupKey(), newBackupRun(), newBackupFetch(), newBackupInspect(), newBackupExtract(), newBackupLoad())
+	cmd.AddCommand(newBackupKey(), newBackupRun(), newBackupFetch(), newBackupInspect(), newBackupExtract(), newBackupLoad(), newBackupDrill())
 	return cmd
 }
 
@@ -328,6 +330,67 @@ func tellLoaded(to io.Writer, name string, l *backups.Shard) error {
 		return problemsFound(status.Warning)
 	}
 	return nil
+}
+
+func newBackupDrill() *cobra.Command {
+	f := momentFlags{}
+	cmd := &cobra.Command{
+		Use:   "drill <directory>",
+		Short: "Prove that a shard can be made of a backup",
+		Long: `Prove that a shard can be made of a backup: fill an etcd that is thrown away, as regent backup load does, read back what is
+in it, as a replica does that starts, and compare. It reaches no server, and nobody serves what it makes, which is in a
+temporary directory (TMPDIR) for as long as it takes, in plain text: have that where you may have the shard's Secrets.
+Run it once in a while, where the key is.
+
+Exit codes: 0 the shard is as it was; 1 it is not; 2 the arguments are wrong; 3 the backup has objects that could not be read.`,
+		Example: `  regent backup drill /backup/root --identity=backup.key
+  regent backup drill /backup/root --identity=backup.key --at=2026-11-30T10:00:00Z`,
+		Args: oneName("directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			identities, err := bundles.ReadIdentities(f.identity)
+			if err != nil {
+				return usageError{err}
+			}
+			at, err := f.time()
+			if err != nil {
+				return err
+			}
+			found, err := backups.Inspect(args[0], false)
+			if err != nil {
+				return err
+			}
+			shard, err := backups.OpenShard(args[0], at, identities, found.Shard)
+			if err != nil {
+				return err
+			}
+			return serve(func(ctx context.Context) error { return drill(ctx, cmd.OutOrStdout(), found.Shard, shard) })
+		},
+	}
+	f.addAtTo(cmd)
+	addIdentity(cmd, &f.identity)
+	return cmd
+}
+
+// drill makes a shard in a temporary directory, and says what has become of it.
+func drill(ctx context.Context, out io.Writer, name string, shard *backups.Shard) (err error) {
+	directory, err := os.MkdirTemp("", "regent-drill-")
+	if err != nil {
+		return fmt.Errorf("make a temporary directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	cfg, err := configOf([]string{"--root-directory=" + directory, "--shard-name=" + name})
+	if err != nil {
+		return err
+	}
+	loading, reading, err := server.Drill(ctx, cfg, shard.Each)
+	if err != nil {
+		return err
+	}
+	if err := tellLoaded(out, name, shard); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "They were written in %v and read back in %v, and are as they were.\n", loading.Round(10*time.Millisecond), reading.Round(10*time.Millisecond))
+	return err
 }
 
 // momentFlags say to what a backup goes back.
