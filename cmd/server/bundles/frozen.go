@@ -17,6 +17,8 @@ import (
 const (
 	// writeBytes is how many bytes of objects are sent at once, and as many as the last one has.
 	writeBytes = 2 << 20
+	// pagesAtOnce is how many of these are under way: the server reads one while it writes another.
+	pagesAtOnce = 2
 	// renewInterval is how often a freeze is renewed, which lasts for ten seconds.
 	renewInterval = 2 * time.Second
 	// thawTimeout is how long the end of a freeze may take that ends by itself, too.
@@ -33,8 +35,8 @@ type frozen struct {
 	cluster string
 	coming  []byte
 	lines   bytes.Buffer
-	// sent is told what has become of the lines that were sent last. Nil: nothing is under way.
-	sent chan error
+	// sent are told what has become of the lines that were sent, the oldest first.
+	sent []chan error
 }
 
 // errThawed is of a freeze that has ended too early.
@@ -142,25 +144,36 @@ func (f *frozen) flush(ctx context.Context) error {
 	return f.await()
 }
 
-// send sends what was added, and returns while the server writes it, once it has written what was sent before.
+// send sends what was added, and returns while the server writes it, once there is a place for it.
 func (f *frozen) send(ctx context.Context) error {
-	if err := f.await(); err != nil || f.lines.Len() == 0 {
-		return err
+	if f.lines.Len() == 0 {
+		return nil
+	}
+	if len(f.sent) >= pagesAtOnce {
+		if err := f.awaitOldest(); err != nil {
+			return err
+		}
 	}
 	lines, sent := bytes.Clone(f.lines.Bytes()), make(chan error, 1)
 	f.lines.Reset()
-	f.sent = sent
+	f.sent = append(f.sent, sent)
 	go func() { sent <- patiently(ctx, func() error { return f.ask(ctx, f.request("PUT", lines), nil) }) }()
 	return nil
 }
 
-// await returns once what was sent is written.
-func (f *frozen) await() error {
-	if f.sent == nil {
-		return nil
+// await returns once all that was sent is written.
+func (f *frozen) await() (err error) {
+	for len(f.sent) > 0 {
+		if failed := f.awaitOldest(); err == nil {
+			err = failed
+		}
 	}
-	err := <-f.sent
-	f.sent = nil
+	return err
+}
+
+func (f *frozen) awaitOldest() error {
+	err := <-f.sent[0]
+	f.sent = f.sent[1:]
 	if err != nil {
 		return fmt.Errorf("write objects of the workspace: %w", err)
 	}

@@ -2,6 +2,8 @@ package bundles
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -176,9 +178,9 @@ func (i *importer) prepare(all []*bundle.Bundle, to logicalcluster.Path) error {
 			return fmt.Errorf("the file has a bundle of %q, which is no path of a workspace", b.Path)
 		}
 		err := b.Each(func(o bundle.Object) error {
-			obj, err := i.decode(o)
-			if obj != nil {
-				d.owned[obj.GetUID()] = true
+			uid, err := i.uidOf(o)
+			if uid != "" {
+				d.owned[uid] = true
 			}
 			if isBulk(o.Key) {
 				d.bulk[phaseOf(resourceOf(o.Key))]++
@@ -192,6 +194,23 @@ func (i *importer) prepare(all []*bundle.Bundle, to logicalcluster.Path) error {
 		i.byName[b.Path], i.byName[b.Cluster] = d, d
 	}
 	return nil
+}
+
+// uidOf returns the uid of an object, or nothing for what is none.
+func (i *importer) uidOf(o bundle.Object) (types.UID, error) {
+	o, err := bundle.Unseal(o, i.options.Identities)
+	if err != nil || o.Object == nil {
+		return "", err
+	}
+	var obj metav1.PartialObjectMetadata
+	err = json.Unmarshal(o.Object, &obj)
+	if err == nil && (obj.Kind == "" || obj.APIVersion == "") {
+		err = errors.New("it has no kind or no apiVersion")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be read: %w", o.Key, err)
+	}
+	return obj.UID, nil
 }
 
 // decode returns nil for what is no object.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kcp-dev/logicalcluster/v3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,8 +25,8 @@ func isBulk(key string) bool {
 }
 
 // writeUnchecked writes what a phase has of ConfigMaps, Secrets and custom objects as it was, but with new uids, while
-// nobody else writes in the workspace. It leaves to createAll what is there already, what is not served, and what has
-// owners that come later.
+// nobody else writes in the workspace. It leaves to createAll what is there already, what is of a kind or in a
+// namespace that is not there, and what has owners that come later.
 func (i *importer) writeUnchecked(ctx context.Context, d *destination, phase int) error {
 	if !i.options.Unchecked || d.bulk[phase] == 0 {
 		return nil
@@ -98,9 +99,14 @@ func (u *unchecked) take(ctx context.Context, o bundle.Object) (*entry, error) {
 	if err != nil || leftBehind(obj, resourceOf(o.Key)) != "" {
 		return nil, err
 	}
-	there, err := u.thereOf(ctx, obj)
+	there, err := u.thereOf(ctx, obj.GroupVersionKind())
 	if err != nil || there == nil || there[nameIn(obj)] {
 		return nil, err
+	}
+	if in := obj.GetNamespace(); in != "" {
+		if namespaces, err := u.thereOf(ctx, corev1.SchemeGroupVersion.WithKind("Namespace")); err != nil || !namespaces["/"+in] {
+			return nil, err
+		}
 	}
 	one := &entry{o.Key, obj.GetUID(), obj}
 	obj.SetUID(uuid.NewUUID())
@@ -118,10 +124,9 @@ func (u *unchecked) take(ctx context.Context, o bundle.Object) (*entry, error) {
 // nameIn names an object among those of its kind.
 func nameIn(obj *unstructured.Unstructured) string { return obj.GetNamespace() + "/" + obj.GetName() }
 
-// thereOf returns what is there of an object's kind: somebody may have been quicker, such as a controller elsewhere
+// thereOf returns what is there of a kind: somebody may have been quicker, such as a controller elsewhere
 // that prepares new workspaces. It returns nil if the kind is not served.
-func (u *unchecked) thereOf(ctx context.Context, obj *unstructured.Unstructured) (map[string]bool, error) {
-	kind := obj.GroupVersionKind()
+func (u *unchecked) thereOf(ctx context.Context, kind schema.GroupVersionKind) (map[string]bool, error) {
 	if there, ok := u.there[kind]; ok {
 		return there, nil
 	}

@@ -29,6 +29,7 @@ func TestWhatIsWrittenUncheckedIsNewAndBelongsToWhatIsNew(t *testing.T) {
 		inApp + "later":             configMap("later", "5", "x", ownedBy("10")),
 		inApp + "there":             configMap("there", "6", "x"),
 		inApp + "unreadable":        "unreadable",
+		"core/configmaps/none/a":    `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"none","uid":"12"}}`,
 		inApp + "kube-root-ca.crt":  configMap("kube-root-ca.crt", "7", "x"),
 		"core/namespaces/app":       `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"app","uid":"8"}}`,
 		"core/secrets/app/token":    `{"kind":"Secret","apiVersion":"v1","type":"kubernetes.io/service-account-token","metadata":{"name":"token","namespace":"app","uid":"9"}}`,
@@ -50,6 +51,7 @@ func TestWhatIsWrittenUncheckedIsNewAndBelongsToWhatIsNew(t *testing.T) {
 	}
 	there := map[schema.GroupVersionKind]map[string]bool{
 		{Version: "v1", Kind: "ConfigMap"}:                  {"app/there": true},
+		{Version: "v1", Kind: "Namespace"}:                  {"/app": true},
 		{Version: "v1", Kind: "Secret"}:                     {},
 		{Group: "example.com", Version: "v1", Kind: "W"}:    {},
 		{Group: "example.com", Version: "v1", Kind: "Gone"}: nil,
