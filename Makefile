@@ -310,6 +310,8 @@ chaos: ## run the long forms: many random scripts, fuzzing, the scenarios again 
 	$(racetest) -count=1 -timeout 30m ./pkg/server/storage -run 'TheirTermsOnly' -rapid.checks=3000
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'TermsNeverGoBack' -chaos=10m
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'AnInstallationUnderRandomFaults' -chaos=10m
+	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'WorkspacesMoveUnderRandomFaults' -chaos=10m
+	$(GO) test -v -count=1 -timeout 90m ./test/e2e -run 'AMoveThatIsStruck' -move-faults=110
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'WorkspacesLandOnAllShards' -workspaces=300
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'AFrontServesWhicheverShardIsDown' -shard-down=60s
 	$(GO) test -v -count=1 -timeout 30m ./test/e2e -run 'PausedLeader' -rounds=1000
