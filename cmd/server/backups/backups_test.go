@@ -49,6 +49,8 @@ type shard struct {
 	etcd      uint64
 	raft      uint64
 	fails     func() error // what is answered; nil: a frame
+	// ask fills a frame in place of base and changes.
+	ask func(frame *backup.Frame, after string) (next string, err error)
 }
 
 func newShard(t *testing.T, seed uint64) *shard {
@@ -135,10 +137,13 @@ func (s *shard) answer(req *http.Request) ([]byte, error) {
 	}
 	frame.Shard, frame.Etcd, frame.Raft, frame.Revision, frame.Time = s.name, s.etcd, s.raft, s.revision, time.Now().UTC()
 	next := ""
-	if kind == backup.Base {
+	switch {
+	case s.ask != nil:
+		next, err = s.ask(frame, after)
+	case kind == backup.Base:
 		next, err = s.base(frame, after)
 		s.write(3) // before the next one
-	} else {
+	default:
 		err = s.changes(frame, after)
 	}
 	if err != nil {
