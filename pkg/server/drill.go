@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 
 	"github.com/regent-project/regent/pkg/clusters"
@@ -25,9 +27,8 @@ const (
 	maxNamed = 5
 )
 
-// Drill is Load into an etcd that is thrown away, which the Config must name: what was written is read back, as a
-// replica that starts does it, and compared. It returns how long each took. An error names objects that are not as they
-// were.
+// Drill is Load into an etcd that is thrown away, which the Config must name: what was written is read back, and
+// compared. It returns how long each took. An error names objects that are not as they were.
 func Drill(ctx context.Context, cfg Config, each func(take func(storage.StoredIn) error) error) (loading, reading time.Duration, err error) {
 	err = withStore(ctx, cfg, func(store *store) (err error) {
 		d := drill{sums: map[string][sha256.Size]byte{}}
@@ -67,11 +68,11 @@ func (d *drill) remember(in storage.StoredIn) (err error) {
 
 // compare reads everything.
 func (d *drill) compare(ctx context.Context, from *storage.Client) error {
-	revision, err := from.Revision(ctx)
-	if err != nil {
-		return fmt.Errorf("read back what was written: %w", err)
-	}
 	for more, last := true, ""; more; {
+		revision, err := from.Revision(ctx) // nobody writes, and old ones are compacted
+		if err != nil {
+			return fmt.Errorf("read back what was written: %w", err)
+		}
 		more, err = from.ReadShardPage(ctx, revision, last, drillPageBytes, func(in storage.StoredIn) error {
 			last = in.Place
 			d.find(in)
@@ -105,14 +106,15 @@ func (d *drill) find(in storage.StoredIn) {
 }
 
 // sumOf returns the sum of what an object says, in whatever order. What is empty says nothing: a version may write it,
-// and another one leave it out. That of a LogicalCluster is without annotations: a load gives it later ones.
+// and another one leave it out. That of a LogicalCluster is without what a load makes anew.
 func sumOf(in storage.StoredIn) (sum [sha256.Size]byte, err error) {
 	var obj map[string]any
-	if err := json.Unmarshal(in.JSON, &obj); err != nil {
+	if err := utiljson.Unmarshal(in.JSON, &obj); err != nil { // numbers as they are
 		return sum, fmt.Errorf("%s is no object: %w", nameOf(in), err)
 	}
-	if metadata, ok := obj["metadata"].(map[string]any); ok && in.Key == bundle.LogicalClusterKey && !clusters.IsSystem(in.Cluster) {
-		delete(metadata, "annotations")
+	if in.Key == bundle.LogicalClusterKey && !clusters.IsSystem(in.Cluster) {
+		unstructured.RemoveNestedField(obj, "metadata", "annotations", clusters.EpochAnnotation)
+		unstructured.RemoveNestedField(obj, "metadata", "annotations", clusters.BuiltInAnnotation)
 	}
 	text, err := json.Marshal(withoutEmpty(obj))
 	if err != nil {

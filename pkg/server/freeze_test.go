@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,6 +108,41 @@ func TestAFreezeIsForWhomTheShardsAdministratorsLet(t *testing.T) {
 	s.refused("bob freezes another workspace", err)
 }
 
+// The objects of each resource are taken for what they are.
+func TestEachResourceMayBeWrittenUnderAFreeze(t *testing.T) {
+	s := startSociety(t)
+	team := s.founds("ann", "team")
+	frozen, err := s.freezes(http.MethodPost, "boss", team, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.as("boss", team).Discovery().ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, list := range all {
+		group, _, _ := strings.Cut(list.GroupVersion, "/")
+		if !strings.Contains(list.GroupVersion, "/") {
+			group = "core"
+		}
+		for _, r := range list.APIResources {
+			key := group + "/" + r.Name + "/x"
+			if bundle.LeftAlone(key) != "" || !slices.Contains(r.Verbs, "update") {
+				continue
+			}
+			// without a uid nothing is written, and the kind is looked at before
+			_, err := s.freezes(http.MethodPut, "boss", team, frozen.Freeze, fmt.Sprintf(`{"key":%q,"object":{"kind":%q,"apiVersion":%q,"metadata":{"name":"x"}}}`, key, r.Kind, list.GroupVersion))
+			if seen++; err == nil || strings.Contains(err.Error(), "not of the kind") {
+				t.Errorf("%s of %s at %s: %v", r.Kind, list.GroupVersion, key, err)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("%d resources: this shows nothing", seen)
+	}
+}
+
 func TestWhatIsNotWrittenUnderAFreezeSaysWhy(t *testing.T) {
 	s := startSociety(t)
 	team := s.founds("ann", "team")
@@ -127,13 +164,16 @@ func TestWhatIsNotWrittenUnderAFreezeSaysWhy(t *testing.T) {
 		"no uid":                {strings.Replace(good, `"uid":"u",`, "", 1), "no uid"},
 		"no object":             {`{"key":"core/configmaps/default/x"}`, "no object"},
 		"a resource that nobody stores": {
-			strings.Replace(good, "core/configmaps", "core/things", 1), "stores no such resource",
+			strings.Replace(strings.Replace(good, "core/configmaps", "core/things", 1), "ConfigMap", "Thing", 1), "stores no such resource",
 		},
-		"another kind of object": {strings.Replace(good, `"kind":"ConfigMap"`, `"kind":"Nothing"`, 1), "cannot be stored"},
-		"twice":                  {good + "\n" + good, "is there twice"},
-		"the logical cluster":    {`{"key":"core.kcp.io/logicalclusters/cluster","deleted":true}`, "stay as they are"},
-		"a workspace":            {`{"key":"tenancy.kcp.io/workspaces/w","deleted":true}`, "stay as they are"},
-		"a term that comes back": {`{"key":"coordination.k8s.io/leases/default/l","deleted":true}`, "stay as they are"},
+		"another kind of object":        {strings.Replace(good, `"kind":"ConfigMap"`, `"kind":"Secret"`, 1), "it is a Secret of v1, and not of the kind"},
+		"another kind of custom object": {strings.Replace(good, "core/configmaps", "custom/example.com/W", 1), "it is a ConfigMap of v1, and not of the kind"},
+		"what no version can read":      {strings.Replace(good, `"metadata"`, `"data":5,"metadata"`, 1), "cannot be stored"},
+		"what is too large for etcd":    {strings.Replace(good, `"metadata"`, `"data":{"a":"`+strings.Repeat("x", 1700<<10)+`"},"metadata"`, 1), "too large"},
+		"twice":                         {good + "\n" + good, "is there twice"},
+		"the logical cluster":           {`{"key":"core.kcp.io/logicalclusters/cluster","deleted":true}`, "stay as they are"},
+		"a workspace":                   {`{"key":"tenancy.kcp.io/workspaces/w","deleted":true}`, "stay as they are"},
+		"a term that comes back":        {`{"key":"coordination.k8s.io/leases/default/l","deleted":true}`, "stay as they are"},
 	} {
 		// a slow machine takes longer than a freeze lasts
 		if _, err := s.freezes(http.MethodPut, "boss", team, frozen.Freeze); err != nil {

@@ -177,6 +177,14 @@ func TestAWorkspaceIsExportedImportedAndCloned(t *testing.T) {
 	other.refuses("already", "cluster", "import", file, "root:again", "--identity="+key)
 	other.must("Workspace root:unchecked", "cluster", "import", file, "root:unchecked", "--identity="+key, "--unchecked")
 	mustBeWhole(t, there, "root:unchecked")
+	for path, importer := range map[string]bool{"root:again": true, "root:unchecked": false} {
+		for _, what := range []string{"configmap/kept", "secret/key", "widget/w"} {
+			managers := mustKubectl(t, there, path, "", "-n", "app", "get", what, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+			if strings.Contains(managers, "regent-import") != importer {
+				t.Errorf("%s of %s was written by %s", what, path, managers)
+			}
+		}
+	}
 	u.must("Workspace root:copy", "cluster", "clone", "root:team", "root:copy", "--recursive")
 	mustBeWhole(t, here, "root:copy")
 	u.must("Workspace root:quick", "cluster", "clone", "root:team", "root:quick", "--recursive", "--unchecked")
@@ -260,7 +268,8 @@ func TestATenantHasItsObjectsBackAsTheyWere(t *testing.T) {
 		harness.Eventually(t, "the server knows a revision at which it was so", func() bool {
 			good = time.Now()
 			out, err := u.try("cluster", "restore", "root:team", "--ago="+time.Since(good).String(), "--prune", "--plan")
-			return err == nil && strings.Contains(out, "0 objects would be created, 0 updated, 0 deleted") // the one that it knows may be from before the workspace
+			// the one that it knows may be from before the workspace
+			return err == nil && strings.Contains(out, "0 objects would be created, 0 updated, 0 deleted")
 		})
 		mustKubectl(t, r, "root:team", "", "-n", "app", "delete", "secret", "key")
 		mustKubectl(t, r, "root:team", "", "-n", "app", "patch", "configmap", "kept", "--type=merge", "-p", `{"data":{"text":"changed"}}`)

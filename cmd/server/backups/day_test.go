@@ -59,7 +59,7 @@ func TestAnySecondOfADayIsExtracted(t *testing.T) {
 		if late := at.Sub(out.Time); late < 0 || late > 2*time.Second {
 			t.Errorf("at %v it is of %v", at, out.Time)
 		}
-		d.mustBe(&file, out.Revision)
+		d.mustBe(t, &file, out.Revision)
 	}
 	slices.Sort(took)
 	t.Logf("%d changes in %v; extracted in %v", d.revision, *dayFor, took)
@@ -142,11 +142,11 @@ func (d *day) answerOfDay(frame *backup.Frame, after string) (next string, err e
 }
 
 // mustBe compares a bundle with what workspace aa was at a revision.
-func (d *day) mustBe(file *bytes.Buffer, revision int64) {
-	d.t.Helper()
+func (d *day) mustBe(t *testing.T, file *bytes.Buffer, revision int64) {
+	t.Helper()
 	all, err := bundle.Open(bytes.NewReader(file.Bytes()), int64(file.Len()))
 	if err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
 	seen := 0
 	if err := all[0].Each(func(o bundle.Object) error {
@@ -160,13 +160,13 @@ func (d *day) mustBe(file *bytes.Buffer, revision int64) {
 			n--
 		}
 		if seen++; o.Revision != when[n] || !strings.Contains(string(o.Object), fmt.Sprintf(`"revision":"%d"`, when[n])) {
-			d.t.Errorf("%s at revision %d is of %d, and was written at %d", name, revision, o.Revision, when[n])
+			t.Errorf("%s at revision %d is of %d, and was written at %d", name, revision, o.Revision, when[n])
 		}
 		return nil
 	}); err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if seen != *dayObjects {
-		d.t.Errorf("%d objects at revision %d, want %d", seen, revision, *dayObjects)
+		t.Errorf("%d objects at revision %d, want %d", seen, revision, *dayObjects)
 	}
 }

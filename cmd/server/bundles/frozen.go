@@ -16,7 +16,7 @@ import (
 
 const (
 	// writeBytes is how many bytes of objects are sent at once, and as many as the last one has.
-	writeBytes = 2 << 20
+	writeBytes = 1 << 20
 	// pagesAtOnce is how many of these are under way: the server reads one while it writes another.
 	pagesAtOnce = 2
 	// renewInterval is how often a freeze is renewed, which lasts for ten seconds.

@@ -2,7 +2,6 @@ package bundles
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/regent-project/regent/cmd/server/workspaces"
 	"github.com/regent-project/regent/pkg/server/bundle"
@@ -142,6 +142,9 @@ func (i *importer) run(ctx context.Context, all []*bundle.Bundle, to logicalclus
 			return err
 		}
 	}
+	if err := i.mayWriteUnchecked(ctx); err != nil {
+		return err
+	}
 	for phase := range phases {
 		for _, d := range i.places {
 			err := i.writeUnchecked(ctx, d, phase)
@@ -198,12 +201,12 @@ func (i *importer) prepare(all []*bundle.Bundle, to logicalcluster.Path) error {
 
 // uidOf returns the uid of an object, or nothing for what is none.
 func (i *importer) uidOf(o bundle.Object) (types.UID, error) {
-	o, err := bundle.Unseal(o, i.options.Identities)
+	o, err := i.open(o)
 	if err != nil || o.Object == nil {
 		return "", err
 	}
 	var obj metav1.PartialObjectMetadata
-	err = json.Unmarshal(o.Object, &obj)
+	err = utiljson.Unmarshal(o.Object, &obj) // which tells a user's field "Kind" from "kind"
 	if err == nil && (obj.Kind == "" || obj.APIVersion == "") {
 		err = errors.New("it has no kind or no apiVersion")
 	}
@@ -213,9 +216,18 @@ func (i *importer) uidOf(o bundle.Object) (types.UID, error) {
 	return obj.UID, nil
 }
 
+// open returns what an object is. It has JSON, unless it was deleted or could not be read.
+func (i *importer) open(o bundle.Object) (bundle.Object, error) {
+	o, err := bundle.Unseal(o, i.options.Identities)
+	if err == nil && o.Object == nil && !o.Deleted && o.Unreadable == "" {
+		err = fmt.Errorf("%s has nothing in it: take another copy, or export it again", o.Key)
+	}
+	return o, err
+}
+
 // decode returns nil for what is no object.
 func (i *importer) decode(o bundle.Object) (*unstructured.Unstructured, error) {
-	o, err := bundle.Unseal(o, i.options.Identities)
+	o, err := i.open(o)
 	if err != nil || o.Object == nil {
 		return nil, err
 	}

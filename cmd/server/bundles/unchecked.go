@@ -8,10 +8,12 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/discovery"
 
@@ -24,21 +26,48 @@ func isBulk(key string) bool {
 	return !isOfServer(key) && (strings.HasPrefix(key, "custom/") || strings.HasPrefix(key, "core/configmaps/") || strings.HasPrefix(key, "core/secrets/"))
 }
 
-// writeUnchecked writes what a phase has of ConfigMaps, Secrets and custom objects as it was, but with new uids, while
-// nobody else writes in the workspace. It leaves to createAll what is there already, what is of a kind or in a
-// namespace that is not there, and what has owners that come later.
-func (i *importer) writeUnchecked(ctx context.Context, d *destination, phase int) error {
-	if !i.options.Unchecked || d.bulk[phase] == 0 {
+// maxUnchecked is how many bytes of JSON an object may have that is written unchecked. etcd takes 1.5 MiB.
+const maxUnchecked = 1 << 20
+
+// mayWriteUnchecked returns an error if the user may not. It asks once the workspaces are there, because only in them
+// it can be asked, and before there is anything in them.
+func (i *importer) mayWriteUnchecked(ctx context.Context) error {
+	if !i.options.Unchecked {
 		return nil
 	}
+	for _, d := range i.places {
+		if err := i.whileFrozen(ctx, d, func(context.Context, *frozen) error { return nil }); err != nil {
+			return fmt.Errorf("write unchecked in %s, which is empty: delete it, and import without --unchecked: %w", d.to, err)
+		}
+	}
+	return nil
+}
+
+func (i *importer) whileFrozen(ctx context.Context, d *destination, do func(context.Context, *frozen) error) error {
 	of, err := discovery.NewDiscoveryClientForConfig(i.client.At(d.to))
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	return whileFrozen(ctx, &frozen{client: of.RESTClient(), path: bundle.FreezePath}, func(ctx context.Context, f *frozen) error {
+	return whileFrozen(ctx, &frozen{client: of.RESTClient(), path: bundle.FreezePath}, do)
+}
+
+// writeUnchecked writes what a phase has of ConfigMaps, Secrets and custom objects as it was, but with new uids, while
+// nobody else writes in the workspace. It leaves to createAll what is there already, what is of a kind or in a
+// namespace that is not there, what has owners that come later, and what is large; and everything, if the freeze ends
+// early or the server refuses something: the API says what.
+func (i *importer) writeUnchecked(ctx context.Context, d *destination, phase int) error {
+	if !i.options.Unchecked || d.bulk[phase] == 0 {
+		return nil
+	}
+	err := i.whileFrozen(ctx, d, func(ctx context.Context, f *frozen) error {
 		u := &unchecked{importer: i, to: d, frozen: f, there: map[schema.GroupVersionKind]map[string]bool{}}
 		return u.write(ctx, phase)
 	})
+	if err != nil && ctx.Err() == nil {
+		i.note(&i.report.Changed, d, "-", "what follows is created through the API, because it was not written unchecked: "+err.Error())
+		return nil
+	}
+	return err
 }
 
 // unchecked writes objects of one phase into a workspace that is frozen.
@@ -48,8 +77,14 @@ type unchecked struct {
 	frozen *frozen
 	// there are the keys of what was there before, by kind. A kind that is not served has no map.
 	there map[schema.GroupVersionKind]map[string]bool
-	// begun are those that are sent, or will be: what they own waits for them.
-	begun []*entry
+	// sent are the keys and uids of those that are sent, or will be: what they own waits for them.
+	sent []renewed
+}
+
+// renewed is what is known of an object that has a new uid.
+type renewed struct {
+	key      string
+	was, uid types.UID
 }
 
 // write writes owners before what they own: a garbage collector that looks for an owner finds it.
@@ -96,7 +131,7 @@ func (u *unchecked) take(ctx context.Context, o bundle.Object) (*entry, error) {
 		return nil, nil
 	}
 	obj, err := u.decode(o)
-	if err != nil || leftBehind(obj, resourceOf(o.Key)) != "" {
+	if err != nil || len(o.Object)+len(o.Sealed) > maxUnchecked || leftBehind(obj, resourceOf(o.Key)) != "" || !isOfKind(o.Key, obj.GroupVersionKind().GroupKind()) {
 		return nil, err
 	}
 	there, err := u.thereOf(ctx, obj.GroupVersionKind())
@@ -121,6 +156,17 @@ func (u *unchecked) take(ctx context.Context, o bundle.Object) (*entry, error) {
 	return one, nil
 }
 
+// isOfKind reports whether an object that may be written unchecked is of the kind that its key says.
+func isOfKind(key string, kind schema.GroupKind) bool {
+	switch {
+	case strings.HasPrefix(key, "custom/"):
+		return strings.HasPrefix(key, "custom/"+kind.Group+"/"+kind.Kind+"/")
+	case strings.HasPrefix(key, "core/secrets/"):
+		return kind == schema.GroupKind{Kind: "Secret"}
+	}
+	return kind == schema.GroupKind{Kind: "ConfigMap"}
+}
+
 // nameIn names an object among those of its kind.
 func nameIn(obj *unstructured.Unstructured) string { return obj.GetNamespace() + "/" + obj.GetName() }
 
@@ -140,7 +186,7 @@ func (u *unchecked) thereOf(ctx context.Context, kind schema.GroupVersionKind) (
 		return err
 	})
 	switch {
-	case meta.IsNoMatchError(err):
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		u.there[kind] = nil
 		return nil, nil
 	case err != nil:
@@ -159,7 +205,7 @@ func (u *unchecked) add(ctx context.Context, one *entry) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", one.key, err)
 	}
-	u.begun = append(u.begun, one)
+	u.sent = append(u.sent, renewed{one.key, one.uid, one.obj.GetUID()})
 	return u.frozen.add(ctx, bundle.Object{Key: one.key, Object: text})
 }
 
@@ -170,11 +216,11 @@ func (u *unchecked) flush(ctx context.Context) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, one := range u.begun {
-		u.uids[one.uid] = one.obj.GetUID()
+	for _, one := range u.sent {
+		u.uids[one.was] = one.uid
 		u.to.written[one.key] = true
 	}
-	u.report.Created += len(u.begun)
-	u.begun = nil
+	u.report.Created += len(u.sent)
+	u.sent = nil
 	return nil
 }

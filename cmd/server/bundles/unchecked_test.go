@@ -3,9 +3,11 @@ package bundles
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +30,9 @@ func TestWhatIsWrittenUncheckedIsNewAndBelongsToWhatIsNew(t *testing.T) {
 		inApp + "going":             configMap("going", "4", "x", `"deletionTimestamp":"2026-01-01T00:00:00Z"`),
 		inApp + "later":             configMap("later", "5", "x", ownedBy("10")),
 		inApp + "there":             configMap("there", "6", "x"),
+		inApp + "large":             configMap("large", "13", strings.Repeat("x", maxUnchecked)),
+		inApp + "of-another-kind":   `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"of-another-kind","namespace":"app","uid":"14"}}`,
+		"custom/example.com/Gone/v": `{"kind":"W","apiVersion":"example.com/v1","metadata":{"name":"v","uid":"15"},"Kind":5}`,
 		inApp + "unreadable":        "unreadable",
 		"core/configmaps/none/a":    `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"none","uid":"12"}}`,
 		inApp + "kube-root-ca.crt":  configMap("kube-root-ca.crt", "7", "x"),
@@ -92,5 +97,53 @@ func TestWhatIsWrittenUncheckedIsNewAndBelongsToWhatIsNew(t *testing.T) {
 	}
 	if made := c.GetCreationTimestamp(); len(c.GetManagedFields()) != 1 || made.Time.Before(begun) || strings.Contains(s.plain[inApp+"c"], `"3"`) {
 		t.Errorf("it is %s", s.plain[inApp+"c"])
+	}
+}
+
+// A bundle of a stranger may have lines with nothing in them.
+func TestALineWithNothingInItIsRefused(t *testing.T) {
+	if obj, err := (&importer{}).decode(bundle.Object{Key: inApp + "a"}); err == nil {
+		t.Errorf("it is %v", obj)
+	}
+}
+
+// What is more than a page is written in several, two of them at a time, and if one is refused the rest does not count.
+func TestPagesAreWrittenTwoAtATime(t *testing.T) {
+	for _, refused := range []int{0, 2} {
+		var under, most, n atomic.Int32
+		two := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodPut && req.ContentLength > 0 {
+				most.Store(max(most.Load(), under.Add(1)))
+				defer under.Add(-1)
+				switch n.Add(1) {
+				case 1:
+					<-two // until the next one is there
+				case 2:
+					close(two)
+				}
+				if int(n.Load()) == refused {
+					http.Error(w, "refused", http.StatusBadRequest)
+					return
+				}
+			}
+			_, _ = w.Write([]byte(`{"freeze":"1","revision":7,"seconds":10}`))
+		}))
+		client, err := discovery.NewDiscoveryClientForConfig(clientOf(server).At(logicalcluster.NewPath("root:team")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = whileFrozen(t.Context(), &frozen{client: client.RESTClient(), path: bundle.FreezePath}, func(ctx context.Context, f *frozen) error {
+			for range 5 {
+				if err := f.add(ctx, bundle.Object{Key: inApp + "a", Object: json.RawMessage(`"` + strings.Repeat("x", writeBytes) + `"`)}); err != nil {
+					return err
+				}
+			}
+			return f.flush(ctx)
+		})
+		server.Close()
+		if (err != nil) != (refused > 0) || most.Load() != pagesAtOnce || refused == 0 && n.Load() != 5 || under.Load() != 0 {
+			t.Errorf("%d pages, %d at a time, and %d still under way, with page %d refused: %v", n.Load(), most.Load(), under.Load(), refused, err)
+		}
 	}
 }

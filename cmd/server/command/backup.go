@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -333,16 +332,17 @@ func tellLoaded(to io.Writer, name string, l *backups.Shard) error {
 }
 
 func newBackupDrill() *cobra.Command {
-	f := momentFlags{}
+	f, maxAge := momentFlags{}, time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "drill <directory>",
 		Short: "Prove that a shard can be made of a backup",
 		Long: `Prove that a shard can be made of a backup: fill an etcd that is thrown away, as regent backup load does, read back what is
-in it, as a replica does that starts, and compare. It reaches no server, and nobody serves what it makes, which is in a
-temporary directory (TMPDIR) for as long as it takes, in plain text: have that where you may have the shard's Secrets.
-Run it once in a while, where the key is.
+in it, and compare. It reaches no server, and nobody serves what it makes, which is in a temporary directory (TMPDIR) for as
+long as it takes, in plain text: have that where you may have the shard's Secrets. What a drill leaves that is killed, the next
+one removes. It does not try the shard's keys, which a restore needs, too. Run it once in a while, where the backup's key is.
 
-Exit codes: 0 the shard is as it was; 1 it is not; 2 the arguments are wrong; 3 the backup has objects that could not be read.`,
+Exit codes: 0 the shard is as it was; 1 it is not, or nobody knows; 2 the arguments are wrong; 3 the backup has objects that
+could not be read, or its last time is older than --max-age.`,
 		Example: `  regent backup drill /backup/root --identity=backup.key
   regent backup drill /backup/root --identity=backup.key --at=2026-11-30T10:00:00Z`,
 		Args: oneName("directory"),
@@ -363,34 +363,36 @@ Exit codes: 0 the shard is as it was; 1 it is not; 2 the arguments are wrong; 3 
 			if err != nil {
 				return err
 			}
-			return serve(func(ctx context.Context) error { return drill(ctx, cmd.OutOrStdout(), found.Shard, shard) })
+			err = serve(func(ctx context.Context) error { return drill(ctx, cmd.OutOrStdout(), found.Shard, shard) })
+			if age := time.Since(found.Last()); err == nil && maxAge > 0 && age > maxAge {
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "The last time of the backup is %v ago: see why nothing came since.\n", age.Round(time.Second))
+				err = problemsFound(status.Warning)
+			}
+			return err
 		},
 	}
 	f.addAtTo(cmd)
 	addIdentity(cmd, &f.identity)
+	cmd.Flags().DurationVar(&maxAge, "max-age", 0, "How old the last time may be. 0: as old as it is.")
 	return cmd
 }
 
 // drill makes a shard in a temporary directory, and says what has become of it.
-func drill(ctx context.Context, out io.Writer, name string, shard *backups.Shard) (err error) {
-	directory, err := os.MkdirTemp("", "regent-drill-")
-	if err != nil {
-		return fmt.Errorf("make a temporary directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	cfg, err := configOf([]string{"--root-directory=" + directory, "--shard-name=" + name})
-	if err != nil {
-		return err
-	}
-	loading, reading, err := server.Drill(ctx, cfg, shard.Each)
-	if err != nil {
-		return err
-	}
-	if err := tellLoaded(out, name, shard); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "They were written in %v and read back in %v, and are as they were.\n", loading.Round(10*time.Millisecond), reading.Round(10*time.Millisecond))
-	return err
+func drill(ctx context.Context, out io.Writer, name string, shard *backups.Shard) error {
+	return backups.WithScratch(func(directory string) error {
+		cfg, err := configOf([]string{"--root-directory=" + directory, "--shard-name=" + name})
+		if err != nil {
+			return err
+		}
+		loading, reading, err := server.Drill(ctx, cfg, shard.Each)
+		if err != nil {
+			return err
+		}
+		if _, err = fmt.Fprintf(out, "Written in %v and read back in %v, and all is as it was.\n", loading.Round(10*time.Millisecond), reading.Round(10*time.Millisecond)); err != nil {
+			return err
+		}
+		return tellLoaded(out, name, shard)
+	})
 }
 
 // momentFlags say to what a backup goes back.

@@ -209,7 +209,7 @@ through the API, with new uids, by the user of the kubeconfig: what that user ma
 and bindings to exports of workspaces in the same file, lead to the new ones. Nothing is made of a damaged file. With
 --exact workspaces that were deleted are back where they were, with uids, so that tokens are good again: no admission checks
 that, so members of system:masters may do it. With --unchecked the same holds for ConfigMaps, Secrets and custom objects,
-which get new uids all the same, and take a fifth of the time.
+which get new uids all the same, and take a fraction of the time.
 
 Exit codes: 0 everything is there; 1 the import has stopped, and what it made is still there; 2 the arguments are wrong;
 3 some objects were refused.`,

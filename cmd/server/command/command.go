@@ -40,7 +40,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	if problems := problemsFound(""); errors.As(err, &problems) {
+	if problems, ok := onlyProblems(err); ok {
 		return problems.exitCode()
 	}
 	for line := range strings.Lines(err.Error()) {

@@ -140,6 +140,17 @@ type problemsFound status.Severity
 // Error implements error.
 func (p problemsFound) Error() string { return "the worst problem is " + string(p) }
 
+// onlyProblems reports whether an error is nothing else. Beside another one that one counts.
+func onlyProblems(err error) (problemsFound, bool) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if ok && len(joined.Unwrap()) == 1 {
+		return onlyProblems(joined.Unwrap()[0])
+	}
+	problems := problemsFound("")
+	found := !ok && errors.As(err, &problems)
+	return problems, found
+}
+
 func (p problemsFound) exitCode() int {
 	switch status.Severity(p) {
 	case status.Critical:

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,9 +15,11 @@ import (
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -205,15 +208,17 @@ func checkObject(cluster logicalcluster.Name, o bundle.Object) error {
 	}
 	var is struct {
 		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ObjectMeta
+		Metadata        metav1.ObjectMeta `json:"metadata"`
 	}
-	if err := json.Unmarshal(o.Object, &is); err != nil {
+	if err := utiljson.Unmarshal(o.Object, &is); err != nil { // which tells a user's field "Kind" from "kind"
 		return fmt.Errorf("it is no object: %w", err)
 	}
 	at := path.Dir(o.Key)
 	switch {
 	case is.Kind == "" || is.APIVersion == "":
 		return errors.New("it has no kind or no apiVersion")
+	case !isOfKind(o.Key, is.GroupVersionKind()):
+		return fmt.Errorf("it is a %s of %s, and not of the kind that the key names", is.Kind, is.APIVersion)
 	case is.Metadata.Name != path.Base(o.Key) || is.Metadata.Namespace != "" && is.Metadata.Namespace != path.Base(at):
 		return fmt.Errorf("its name and namespace are %s/%s", is.Metadata.Namespace, is.Metadata.Name)
 	case is.Metadata.Namespace == "" && isNamespaced(o.Key), is.Metadata.Namespace != "" && !isNamespaced(o.Key):
@@ -224,6 +229,15 @@ func checkObject(cluster logicalcluster.Name, o bundle.Object) error {
 		return fmt.Errorf("it is of logical cluster %q, not of %s", logicalcluster.From(&is.Metadata), cluster)
 	}
 	return nil
+}
+
+// isOfKind reports whether a key is one of a kind's objects.
+func isOfKind(key string, kind schema.GroupVersionKind) bool {
+	if strings.HasPrefix(key, "custom/") {
+		return strings.HasPrefix(key, "custom/"+kind.Group+"/"+kind.Kind+"/")
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kind) // no built-in kind has an odd plural
+	return strings.HasPrefix(key, cmp.Or(kind.Group, "core")+"/"+resource.Resource+"/")
 }
 
 // isNamespaced reports whether a key has a namespace.
@@ -248,7 +262,7 @@ func answerOf(err error) error {
 		return newConflict("%v: delete it first, or put it back in place (regent cluster restore)", err)
 	case errors.Is(err, storage.ErrFrozen), errors.Is(err, storage.ErrParentChanged):
 		return newConflict("%v: try again later", err)
-	case errors.Is(err, storage.ErrUnstorable):
+	case errors.Is(err, storage.ErrUnstorable), errors.Is(err, storage.ErrTooLarge):
 		return apierrors.NewBadRequest(err.Error())
 	case errors.Is(err, storage.ErrNoCluster):
 		return newStatus(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())

@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage/value"
 
@@ -25,6 +28,9 @@ const (
 
 // ErrUnstorable is of an object that this version cannot store at its place.
 var ErrUnstorable = errors.New("it cannot be stored")
+
+// ErrTooLarge is of an object that etcd does not take.
+var ErrTooLarge = errors.New("it is too large for etcd (--max-request-bytes)")
 
 // ErrNotEmpty is of a prefix that is to be filled, and in which there is something.
 var ErrNotEmpty = errors.New("etcd has keys below the prefix already")
@@ -115,8 +121,12 @@ func (c *Client) load(ctx context.Context, when []clientv3.Cmp, some []StoredIn)
 		txn = txn.If(when...)
 	}
 	made, err := txn.Then(ops...).Commit()
-	if err == nil && !made.Succeeded {
+	switch {
+	case err == nil && !made.Succeeded:
 		err = errUnmet
+	// the client's own limit
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"):
+		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s and %d more into etcd: %w", some[0].Key, len(some)-1, err)
