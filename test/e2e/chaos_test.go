@@ -49,13 +49,20 @@ func TestTermsNeverGoBackWhateverHappens(t *testing.T) {
 	})
 }
 
-// goThrough is that, for replicas of these modes in turn, of a shard with so many ranges.
-func goThrough(t *testing.T, ranges int, modes []string) {
+// drawSeed returns what the faults of a test are drawn by, and logs it.
+func drawSeed(t *testing.T) uint64 {
+	t.Helper()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-seed=%d -chaos=%v", seed, *chaosFlag)
+	return seed
+}
+
+// goThrough is that, for replicas of these modes in turn, of a shard with so many ranges.
+func goThrough(t *testing.T, ranges int, modes []string) {
+	seed := drawSeed(t)
 	c := newChaos(t, seed, ranges, modes)
 	stopReading := c.read(t)
 	done := map[string]int{}

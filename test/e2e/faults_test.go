@@ -19,19 +19,11 @@ import (
 // have scenarios of their own.
 func TestAnInstallationUnderRandomFaults(t *testing.T) {
 	t.Parallel()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-seed=%d -chaos=%v", seed, *chaosFlag)
+	seed := drawSeed(t)
 	c := newInstallationChaos(t, seed)
 	stop := c.use(seed)
 	done := map[string]int{}
-	for deadline := time.Now().Add(*chaosFlag); time.Now().Before(deadline); {
-		done[c.step()]++
-		time.Sleep(time.Duration(50+c.random.IntN(400)) * time.Millisecond)
-	}
-	c.heal()
+	c.goOn(*chaosFlag, done)
 	users := stop()
 	tree := converged(t, c.until)
 	acted := map[string]int{}
@@ -103,6 +95,17 @@ func newInstallationChaos(t *testing.T, seed uint64) *installationChaos {
 		}
 	}
 	return c
+}
+
+// goOn has faults happen for a time, counts them, and ends them all.
+func (c *installationChaos) goOn(duration time.Duration, done map[string]int) {
+	c.Helper()
+	for deadline := time.Now().Add(duration); time.Now().Before(deadline); {
+		done[c.step()]++
+		// the pace of faults: nothing is awaited
+		time.Sleep(time.Duration(50+c.random.IntN(400)) * time.Millisecond)
+	}
+	c.heal()
 }
 
 // step does one thing, and returns its name.

@@ -21,11 +21,7 @@ const roundOfFaults = time.Minute
 // of them each workspace is on one shard, with all that was acknowledged, and moves.
 func TestWorkspacesMoveUnderRandomFaultsI16(t *testing.T) {
 	t.Parallel()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-seed=%d -chaos=%v", seed, *chaosFlag)
+	seed := drawSeed(t)
 	c := newInstallationChaos(t, seed)
 	var all []*moved
 	for n, front := range append(c.fronts, c.fronts...)[:3] {
@@ -44,11 +40,7 @@ func TestWorkspacesMoveUnderRandomFaultsI16(t *testing.T) {
 		for _, stop := range stops {
 			t.Cleanup(stop) // a Fatal may be before
 		}
-		for round := time.Now().Add(max(min(roundOfFaults, time.Until(end)), 5*time.Second)); time.Now().Before(round); {
-			faults[c.step()]++
-			time.Sleep(time.Duration(50+c.random.IntN(400)) * time.Millisecond)
-		}
-		c.heal()
+		c.goOn(max(min(roundOfFaults, time.Until(end)), 5*time.Second), faults)
 		for _, stop := range stops {
 			stop()
 		}
@@ -132,20 +124,19 @@ func (m *moved) moveOnce() string {
 	end := command("--to=" + to)
 	var s *syscall.Signal
 	became := "done"
+	if what < 3 {
+		time.Sleep(when) // the moment is what is drawn: nothing is awaited
+	}
 	switch what {
 	case 0:
 		s, became = new(syscall.SIGKILL), "killed"
 	case 1:
 		s, became = new(syscall.SIGINT), "interrupted"
 	case 2:
-		time.Sleep(when)
 		became = "cancelled"
 		if command("--cancel")(nil) {
 			became = "not cancelled"
 		}
-	}
-	if s != nil {
-		time.Sleep(when)
 	}
 	if end(s) && became == "done" {
 		became = "failed"

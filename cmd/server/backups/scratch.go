@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // scratchPrefix begins the names of directories for drills, in the directory of temporary files.
@@ -17,8 +18,11 @@ func WithScratch(do func(directory string) error) error {
 		return fmt.Errorf("look for what former drills have left: %w", err)
 	}
 	for _, directory := range left {
+		if !isOwn(directory) {
+			continue
+		}
 		unlock, err := lock(directory)
-		if err != nil { // it is another user's, or somebody works there
+		if err != nil { // somebody works there
 			continue
 		}
 		err = os.RemoveAll(directory)
@@ -40,4 +44,15 @@ func WithScratch(do func(directory string) error) error {
 		return fmt.Errorf("remove %s by hand, Secrets are in it: %w", directory, failed)
 	}
 	return err
+}
+
+// isOwn reports whether a directory is one of this user. Others may make what they like where temporary files are, such
+// as a link to a directory of this user.
+func isOwn(directory string) bool {
+	info, err := os.Lstat(directory)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	is, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(is.Uid) == os.Geteuid()
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Nothing stays of a drill, and nothing of one that was killed. One that goes on is left alone.
+// Nothing stays of a drill, and nothing of one that was killed. One that goes on is left alone, and so is what another
+// user's link leads to.
 func TestNothingStaysOfADrill(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -21,6 +22,10 @@ func TestNothingStaysOfADrill(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret(killed)
+	elsewhere, link := t.TempDir(), filepath.Join(temporary, scratchPrefix+"link")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
 	failed := errors.New("it fails")
 	err := WithScratch(func(directory string) error {
 		secret(directory)
@@ -35,7 +40,10 @@ func TestNothingStaysOfADrill(t *testing.T) {
 	if !errors.Is(err, failed) {
 		t.Error(err)
 	}
-	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(temporary); err != nil || len(left) != 1 {
 		t.Errorf("%v are left: %v", left, err)
+	}
+	if there, err := os.ReadDir(elsewhere); err != nil || len(there) > 0 {
+		t.Errorf("a drill has made %v where a link leads: %v", there, err)
 	}
 }

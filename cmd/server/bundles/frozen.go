@@ -144,7 +144,8 @@ func (f *frozen) flush(ctx context.Context) error {
 	return f.await()
 }
 
-// send sends what was added, and returns while the server writes it, once there is a place for it.
+// send sends what was added, and returns while the server writes it, once there is a place for it. What it starts ends
+// before await returns, and so before whileFrozen does.
 func (f *frozen) send(ctx context.Context) error {
 	if f.lines.Len() == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +21,8 @@ import (
 )
 
 // What is written unchecked is new, and belongs to what is new, owners first. What is there already, what nobody
-// serves, and what belongs to something that comes later is left to the API.
+// serves, what is large, in no namespace that is there or not what its key says, and what belongs to something that
+// comes later is left to the API.
 func TestWhatIsWrittenUncheckedIsNewAndBelongsToWhatIsNew(t *testing.T) {
 	of := bundleWith(t, map[string]string{
 		inApp + "a":                 configMap("a", "1", "x", ownedBy("2")),
@@ -110,19 +111,32 @@ func TestALineWithNothingInItIsRefused(t *testing.T) {
 // What is more than a page is written in several, two of them at a time, and if one is refused the rest does not count.
 func TestPagesAreWrittenTwoAtATime(t *testing.T) {
 	for _, refused := range []int{0, 2} {
-		var under, most, n atomic.Int32
+		var mu sync.Mutex
+		under, most, pages := 0, 0, 0
+		begin := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			under, pages = under+1, pages+1
+			most = max(most, under)
+			return pages
+		}
+		end := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			under--
+		}
 		two := make(chan struct{})
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if req.Method == http.MethodPut && req.ContentLength > 0 {
-				most.Store(max(most.Load(), under.Add(1)))
-				defer under.Add(-1)
-				switch n.Add(1) {
+				page := begin()
+				defer end()
+				switch page {
 				case 1:
 					<-two // until the next one is there
 				case 2:
 					close(two)
 				}
-				if int(n.Load()) == refused {
+				if page == refused {
 					http.Error(w, "refused", http.StatusBadRequest)
 					return
 				}
@@ -142,8 +156,8 @@ func TestPagesAreWrittenTwoAtATime(t *testing.T) {
 			return f.flush(ctx)
 		})
 		server.Close()
-		if (err != nil) != (refused > 0) || most.Load() != pagesAtOnce || refused == 0 && n.Load() != 5 || under.Load() != 0 {
-			t.Errorf("%d pages, %d at a time, and %d still under way, with page %d refused: %v", n.Load(), most.Load(), under.Load(), refused, err)
+		if (err != nil) != (refused > 0) || most != pagesAtOnce || refused == 0 && pages != 5 || under != 0 {
+			t.Errorf("%d pages, %d at a time, and %d still under way, with page %d refused: %v", pages, most, under, refused, err)
 		}
 	}
 }

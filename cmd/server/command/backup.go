@@ -289,11 +289,7 @@ objects that could not be read.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			identities, err := bundles.ReadIdentities(f.identity)
-			if err != nil {
-				return usageError{err}
-			}
-			at, err := f.time()
+			identities, at, err := f.read()
 			if err != nil {
 				return err
 			}
@@ -347,11 +343,7 @@ could not be read, or its last time is older than --max-age.`,
   regent backup drill /backup/root --identity=backup.key --at=2026-11-30T10:00:00Z`,
 		Args: oneName("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			identities, err := bundles.ReadIdentities(f.identity)
-			if err != nil {
-				return usageError{err}
-			}
-			at, err := f.time()
+			identities, at, err := f.read()
 			if err != nil {
 				return err
 			}
@@ -411,6 +403,16 @@ func (f *momentFlags) extract(directory string, path logicalcluster.Path, identi
 		return nil, err
 	}
 	return backups.Extract(directory, to, backups.ExtractOptions{Path: path, At: at, Identities: identities, SealTo: sealTo})
+}
+
+// read returns what opens the backup, and the time to go back to: zero for the last one.
+func (f *momentFlags) read() ([]age.Identity, time.Time, error) {
+	identities, err := bundles.ReadIdentities(f.identity)
+	if err != nil {
+		return nil, time.Time{}, usageError{err}
+	}
+	at, err := f.time()
+	return identities, at, err
 }
 
 // time returns that to go back to, zero for the last one.
